@@ -63,7 +63,9 @@ def run(tasks: list[Task], file: Path, jobs: int, *, default_only: bool) -> None
     """Run what is missing and append it to the file, draw by draw."""
     done = {(trial.problem, trial.n, trial.seed) for trial in read(file)}
     missing = [task for task in tasks if task not in done]
-    os.environ["OMP_NUM_THREADS"] = "1"  # one core for each process, read when it starts
+    os.environ["OMP_NUM_THREADS"] = (
+        "1"  # one core for each process, read when it starts
+    )
     context = multiprocessing.get_context("spawn")
     work = partial(run_task, default_only=default_only)
     with context.Pool(jobs) as pool, file.open("a") as out:
@@ -94,10 +96,17 @@ def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 def table(means: Means, n: int, field: str) -> None:
     """Print one row for each method and one column for each problem."""
     columns = [name for name, size in means if size == n]
-    print("".ljust(24) + "".join(name[:15].rjust(17) for name in columns) + "mean".rjust(9))
+    print(
+        "".ljust(24)
+        + "".join(name[:15].rjust(17) for name in columns)
+        + "mean".rjust(9)
+    )
     for method in METHODS:
         found = [means[name, n].get(method) for name in columns]
-        cells = ["-" if row is None else show(row[field], row[f"{field}_se"]) for row in found]
+        cells = [
+            "-" if row is None else show(row[field], row[f"{field}_se"])
+            for row in found
+        ]
         known = [row[field] for row in found if row is not None]
         total = f"{np.mean(known):.3f}" if len(known) == len(columns) else "-"
         print(method.ljust(24) + "".join(c.rjust(17) for c in cells) + total.rjust(9))
@@ -109,7 +118,9 @@ def show(mean: float, error: float) -> str:
     return f"{mean:.3f} ± {error:.3f}" if mean < 1e3 else f"{mean:.1e}"
 
 
-def gain_over(results: Results, means: Means, key: Key, method: str) -> tuple[float, float]:
+def gain_over(
+    results: Results, means: Means, key: Key, method: str
+) -> tuple[float, float]:
     """Return by how much the default beats a method, and the standard error of that.
 
     Draw by draw if both were run, otherwise from their means.
@@ -118,7 +129,9 @@ def gain_over(results: Results, means: Means, key: Key, method: str) -> tuple[fl
     if theirs:
         return mean_and_error(ours[seed].share - theirs[seed].share for seed in ours)
     mine, other = means[key][DEFAULT], means[key][method]
-    return mine["share"] - other["share"], float(np.hypot(mine["share_se"], other["share_se"]))
+    return mine["share"] - other["share"], float(
+        np.hypot(mine["share_se"], other["share_se"])
+    )
 
 
 def verdicts(results: Results, means: Means) -> list[tuple[str, bool, str]]:
@@ -126,17 +139,25 @@ def verdicts(results: Results, means: Means) -> list[tuple[str, bool, str]]:
     found = []
     for n, target in AVERAGES.items():
         reached = {
-            name: methods[DEFAULT]["share"] for (name, size), methods in means.items() if size == n
+            name: methods[DEFAULT]["share"]
+            for (name, size), methods in means.items()
+            if size == n
         }
         if set(reached) == {p.name for p in PROBLEMS.values() if not p.is_settled_on}:
             mean = float(np.mean(list(reached.values())))
-            found.append((f"mean at 4 x {n:,}: {target}", mean >= target, f"{mean:.3f}"))
+            found.append(
+                (f"mean at 4 x {n:,}: {target}", mean >= target, f"{mean:.3f}")
+            )
     for name, target in SINGLE.items():
         if (name, SINGLE_ROWS) in means:
             row = means[name, SINGLE_ROWS][DEFAULT]
             detail = show(row["share"], row["share_se"])
             found.append(
-                (f"{name} at 4 x {SINGLE_ROWS:,}: {target}", row["share"] >= target, detail)
+                (
+                    f"{name} at 4 x {SINGLE_ROWS:,}: {target}",
+                    row["share"] >= target,
+                    detail,
+                )
             )
     worst = (np.inf, "no method of the paper was run", 0.0, 0.0)
     for key, methods in means.items():
@@ -144,9 +165,13 @@ def verdicts(results: Results, means: Means) -> list[tuple[str, bool, str]]:
         if known:
             best = max(known, key=lambda m: methods[m]["share"])
             gain, error = gain_over(results, means, key, best)
-            worst = min(worst, (gain / error, f"{key[0]}, n={key[1]}, {best}", gain, error))
+            worst = min(
+                worst, (gain / error, f"{key[0]}, n={key[1]}, {best}", gain, error)
+            )
     detail = f"closest: {worst[1]}: {worst[2]:+.3f} ± {worst[3]:.3f}"
-    found.append(("nowhere below the paper's best by a standard error", worst[0] > -1.0, detail))
+    found.append(
+        ("nowhere below the paper's best by a standard error", worst[0] > -1.0, detail)
+    )
     return found
 
 
@@ -204,9 +229,13 @@ def main() -> None:
     }
     names = groups.get(args.problems) or args.problems.split(",")
     sizes = [int(size) for size in args.sizes.split(",")]
-    tasks = [(name, n, seed) for n in sizes for seed in range(args.trials) for name in names]
+    tasks = [
+        (name, n, seed) for n in sizes for seed in range(args.trials) for name in names
+    ]
     args.out.mkdir(parents=True, exist_ok=True)
-    file = args.out / ("default-trials.jsonl" if args.default_only else "accuracy-trials.jsonl")
+    file = args.out / (
+        "default-trials.jsonl" if args.default_only else "accuracy-trials.jsonl"
+    )
     run(tasks, file, args.jobs, default_only=args.default_only)
     results = collect(read(file), tasks)
     results = {(name, n): results[name, n] for n in sizes for name in names}
@@ -218,7 +247,10 @@ def main() -> None:
         if (key := (row["problem"], row["n"])) in means:
             means[key][row["method"]] = row
     for n in sizes:
-        for field, title in (("share", "AUUC, share of the oracle"), ("error", "MSE / Var(u)")):
+        for field, title in (
+            ("share", "AUUC, share of the oracle"),
+            ("error", "MSE / Var(u)"),
+        ):
             print(f"4 x {n:,} rows, {title}, {args.trials} trials\n")
             table(means, n, field)
     for target, met, detail in verdicts(results, means):

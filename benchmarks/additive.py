@@ -16,7 +16,14 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unjoined.model.additive_basis import CATEGORY, CONSTANT, CURVE, LINE, SQUARE, AdditiveBasis
+from unjoined.model.additive_basis import (
+    CATEGORY,
+    CONSTANT,
+    CURVE,
+    LINE,
+    SQUARE,
+    AdditiveBasis,
+)
 from unjoined.model.families import BernoulliFamily
 from unjoined.model.newton import AdditiveRows, Parts, pass_in_memory
 
@@ -37,7 +44,10 @@ def step_and_limit(n: int, d: int) -> tuple[Callable[[], object], Callable[[], o
     pass_over, law = pass_in_memory(rows, parts, 1), BernoulliFamily(0.5)
     coef = 0.01 * rng.standard_normal(2 * len(values))
     design = np.vstack([values, values]) * rng.uniform(0.1, 0.5, n)
-    return lambda: pass_over(law, coef), lambda: (coef[: len(values)] @ values, design @ design.T)
+    return lambda: pass_over(law, coef), lambda: (
+        coef[: len(values)] @ values,
+        design @ design.T,
+    )
 
 
 def main() -> None:
@@ -58,7 +68,9 @@ def main() -> None:
     best = {name: min(seconds) for name, seconds in taken.items()}
     ratio = best["step"] / best["limit"]
     print(f"4 x {args.rows:,} rows, {args.features} features, curved effect")
-    print(f"one step {1e3 * best['step']:.1f} ms, its arithmetic {1e3 * best['limit']:.1f} ms")
+    print(
+        f"one step {1e3 * best['step']:.1f} ms, its arithmetic {1e3 * best['limit']:.1f} ms"
+    )
     verdict = "met" if ratio <= WANTED else "MISSED"
     print(f"ratio {ratio:.2f}, wanted at most {WANTED}: {verdict}")
 

@@ -42,7 +42,10 @@ Uplift(random_state=0).fit(data)
 
 def run(source: Path, words: list[str], folder: Path) -> tuple[float, float]:
     """Run Python with the package of a folder; return processor seconds and peak MB."""
-    surroundings = os.environ | {"PYTHONPATH": str(source / "src"), "OMP_NUM_THREADS": "1"}
+    surroundings = os.environ | {
+        "PYTHONPATH": str(source / "src"),
+        "OMP_NUM_THREADS": "1",
+    }
     with subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
@@ -74,17 +77,25 @@ def compare() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("revision")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=500_000, help="of each streamed table")
+    parser.add_argument(
+        "--rows", type=int, default=500_000, help="of each streamed table"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         earlier, tables = folder / "earlier", folder / "tables"
         git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "-q", "--detach", str(earlier), asked.revision], check=True)
+        subprocess.run(
+            [*git, "add", "-q", "--detach", str(earlier), asked.revision], check=True
+        )
         try:
             demo = ["-m", "unjoined", "demo", "--out", str(tables), "--force"]
             run(ROOT, demo, folder)
-            run(ROOT, ["-m", "unjoined", "init", ".", "--out", "u.toml", "--force"], tables)
+            run(
+                ROOT,
+                ["-m", "unjoined", "init", ".", "--out", "u.toml", "--force"],
+                tables,
+            )
             write_tables(folder, asked.rows)
             command = ["-m", "unjoined"]
             model = ["--config", "u.toml", "--force"]
@@ -94,13 +105,17 @@ def compare() -> None:
                 "Uplift().fit, 4 x 2,000": ["-c", MEMORY],
                 f"streamed, 4 x {asked.rows:,}": ["-c", STREAMED.format(folder=folder)],
             }
-            print(f"{'job':28}{'earlier':>10}{'now':>10}{'ratio':>8}{'MB then':>10}{'MB now':>10}")
+            print(
+                f"{'job':28}{'earlier':>10}{'now':>10}{'ratio':>8}{'MB then':>10}{'MB now':>10}"
+            )
             for job, words in jobs.items():
                 found = {}
                 for source in (earlier, ROOT):
                     if job == "unjoined report":  # by a model of its own revision
                         run(source, jobs["unjoined fit"], tables)
-                    found[source] = min(run(source, words, tables) for _ in range(asked.repeat))
+                    found[source] = min(
+                        run(source, words, tables) for _ in range(asked.repeat)
+                    )
                 (then, before), (now, after) = found[earlier], found[ROOT]
                 print(
                     f"{job:28}{then:>10.1f}{now:>10.1f}{now / then:>8.2f}"

@@ -46,7 +46,11 @@ GIVEN = {"center": False, "ridge_f": 1e-4, "ridge_g": 1e-4, "random_state": 0}
 def tuned() -> LogisticRegressionCV:
     """Return a logistic regression that chooses its penalty as scikit-learn does by default."""
     return LogisticRegressionCV(
-        Cs=10, cv=5, l1_ratios=(0.0,), use_legacy_attributes=False, scoring="neg_log_loss"
+        Cs=10,
+        cv=5,
+        l1_ratios=(0.0,),
+        use_legacy_attributes=False,
+        scoring="neg_log_loss",
     )
 
 
@@ -56,7 +60,9 @@ METHODS = {
     PLAIN: lambda: MinMaxUplift(n_centers=50, width="median", **GIVEN),
     LINEAR: lambda: MinMaxUplift(basis="linear", **GIVEN),
     "FourLogistic": lambda: FourLogistic(random_state=0),
-    "FourLogistic, tuned": lambda: PlugInUplift(outcome_model=tuned(), treatment_model=tuned()),
+    "FourLogistic, tuned": lambda: PlugInUplift(
+        outcome_model=tuned(), treatment_model=tuned()
+    ),
     "FourNNC": lambda: FourNNC(random_state=0),
     "TwoStageUplift": TwoStageUplift,
     "WeightedUplift": lambda: WeightedUplift(random_state=0),
@@ -112,7 +118,9 @@ def main() -> None:
             "seconds": round(seconds, 3),
             "share": round(oracle_share(model.predict(test.X), test.uplift), 4),
         }
-        print(f"{name:32} {seconds:9.2f} s   share of the oracle {found[name]['share']:.3f}")
+        print(
+            f"{name:32} {seconds:9.2f} s   share of the oracle {found[name]['share']:.3f}"
+        )
     print()
     for ours in (LINEAR, PLAIN, SMALL, SMOOTH):
         for rival, times in TARGETS.items():
@@ -121,7 +129,9 @@ def main() -> None:
                 better = found[ours]["share"] > found[rival]["share"]
                 met = "met   " if ratio >= times and better else "MISSED"
                 words = "more accurate" if better else "NOT more accurate"
-                print(f"{met}  {ours}: {ratio:.1f} times as fast as {rival} ({times:g}), {words}")
+                print(
+                    f"{met}  {ours}: {ratio:.1f} times as fast as {rival} ({times:g}), {words}"
+                )
     if not set(METHODS) <= set(names):
         return  # times compare within one run, so that one of all methods is kept whole
     results = Path(__file__).parent / "results"

@@ -82,7 +82,9 @@ def draw_tables(company: Company, n: int, rng: np.random.Generator) -> Tables:
 # A telecom in Germany.
 
 TARIFFS = ("Flex", "Größe M", "Überall")
-ZIPS = tuple(f"{z:05d}" for z in (1067, 1099, 4103, 6108, 7743, 9111, 10115, 20095, 50667, 80331))
+ZIPS = tuple(
+    f"{z:05d}" for z in (1067, 1099, 4103, 6108, 7743, 9111, 10115, 20095, 50667, 80331)
+)
 SHOPS = tuple(range(100, 120))
 SHOP_EFFECTS = np.random.default_rng(7).normal(0.0, 4.0, len(SHOPS))
 TODAY = pd.Timestamp("2024-06-30")
@@ -120,9 +122,15 @@ def _telecom_mean(rows: Frame) -> Array:
 
 def _telecom_uplift(rows: Frame) -> Array:
     old = np.tanh((_years(rows) - 5.0) / 2.0)
-    young = np.where(rows["Alter"].isna(), 0.0, (50.0 - rows["Alter"].fillna(50.0)) / 20.0)
+    young = np.where(
+        rows["Alter"].isna(), 0.0, (50.0 - rows["Alter"].fillna(50.0)) / 20.0
+    )
     return np.asarray(
-        4.0 * old + SHOP_EFFECTS[_shop(rows)] + 2.0 * young - 3.0 * (rows["Tarif"] == "Flex") + 1.0
+        4.0 * old
+        + SHOP_EFFECTS[_shop(rows)]
+        + 2.0 * young
+        - 3.0 * (rows["Tarif"] == "Flex")
+        + 1.0
     )
 
 
@@ -136,7 +144,9 @@ def _called(sign: float) -> Callable[[Frame], Array]:
 
 
 def _german(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
+    return (
+        "" if np.isnan(value) else f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
+    )
 
 
 def _write_telecom(folder: Path, tables: Tables, people: Frame) -> None:
@@ -174,10 +184,13 @@ def _patients(rng: np.random.Generator, n: int) -> Frame:
     return Frame(
         {
             "age": np.clip(rng.normal(64.0, 14.0, n), 18, 99).astype(int),
-            "sex": np.char.add("s", rng.choice([1, 2, 9], n, p=[0.48, 0.48, 0.04]).astype(str)),
+            "sex": np.char.add(
+                "s", rng.choice([1, 2, 9], n, p=[0.48, 0.48, 0.04]).astype(str)
+            ),
             "ward": np.char.add("w", rng.choice(WARDS, n).astype(str)),
             "diagnosis": rng.choice(CODES, n),
-            "admitted": pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 365, n), "D"),
+            "admitted": pd.Timestamp("2023-01-01")
+            + pd.to_timedelta(rng.integers(0, 365, n), "D"),
             "creatinine": creatinine,
             "bmi": bmi,
             "stays": rng.poisson(1.0, n),
@@ -192,21 +205,27 @@ def _ward(rows: Frame) -> Array:
 def _hospital_mean(rows: Frame) -> Array:
     kidney = rows["creatinine"].fillna(1.1) - 1.1
     return np.asarray(
-        expit(-0.2 - 0.02 * (rows["age"] - 64.0) - 0.3 * rows["stays"] - 0.5 * kidney) * 0.5 + 0.25
+        expit(-0.2 - 0.02 * (rows["age"] - 64.0) - 0.3 * rows["stays"] - 0.5 * kidney)
+        * 0.5
+        + 0.25
     )
 
 
 def _hospital_uplift(rows: Frame) -> Array:
     heart = rows["diagnosis"].isin(["I10", "I50"])
     return np.clip(
-        WARD_EFFECTS[_ward(rows)] - 0.004 * (rows["age"] - 64.0) + 0.12 * heart - 0.04, -0.24, 0.24
+        WARD_EFFECTS[_ward(rows)] - 0.004 * (rows["age"] - 64.0) + 0.12 * heart - 0.04,
+        -0.24,
+        0.24,
     )
 
 
 def _enrolled(level: float, by_age: float, by_ward: float) -> Callable[[Frame], Array]:
     def chance(rows: Frame) -> Array:
         ward = (_ward(rows) - 5.5) / 3.0
-        return np.asarray(expit(level + by_age * (rows["age"] - 64.0) / 14.0 + by_ward * ward))
+        return np.asarray(
+            expit(level + by_age * (rows["age"] - 64.0) / 14.0 + by_ward * ward)
+        )
 
     return chance
 
@@ -342,13 +361,17 @@ class Journey(NamedTuple):
     share_of_clean: float  # true gain of the list, of that from clean columns
     share_of_best: float  # of the gain of the best list
     clean_of_best: float
-    covered: float | None  # share of people whose interval holds the truth; None without one
+    covered: (
+        float | None
+    )  # share of people whose interval holds the truth; None without one
     fit_seconds: float  # of processor time
     settings: str  # that init wrote
     told: dict[str, Any]  # what score said
 
 
-def journey(company: Company, folder: Path, *, rows: int, people: int, seed: int) -> Journey:
+def journey(
+    company: Company, folder: Path, *, rows: int, people: int, seed: int
+) -> Journey:
     """Write a company's files, go the way of a user, and compare with the truth."""
     rng = np.random.default_rng(seed)
     tables, persons = draw_tables(company, rows, rng), company.draw(rng, people)
@@ -400,7 +423,9 @@ def unjoined(*words: str) -> str:
         except SystemExit as stop:
             code = stop.code
     if code:
-        raise RuntimeError(f"unjoined {' '.join(words)} ended with {code}: {said.getvalue()}")
+        raise RuntimeError(
+            f"unjoined {' '.join(words)} ended with {code}: {said.getvalue()}"
+        )
     return printed.getvalue()
 
 

@@ -40,7 +40,10 @@ def normal(d: int, mean: float = 0.0) -> Callable[[int, Rng], Array]:
 
 
 def binary(
-    features: Any, policies: Any, log_odds: Callable[[Array, Array], Array], target: Any = None
+    features: Any,
+    policies: Any,
+    log_odds: Callable[[Array, Array], Array],
+    target: Any = None,
 ) -> SimulatedProblem:
     """Return a problem with a 0/1 outcome."""
 
@@ -77,7 +80,10 @@ def many() -> SimulatedProblem:
             "B": lambda X: expit(-0.8 + 0.4 * X[:, 0] + 0.4 * X[:, 2]),
         },
         lambda X, t: (
-            -0.6 + 0.5 * X[:, 0] + 0.3 * X[:, 4] + t * (0.4 + 0.3 * X[:, 1] - 0.2 * X[:, 2])
+            -0.6
+            + 0.5 * X[:, 0]
+            + 0.3 * X[:, 4]
+            + t * (0.4 + 0.3 * X[:, 1] - 0.2 * X[:, 2])
         ),
     )
 
@@ -86,11 +92,16 @@ def real() -> SimulatedProblem:
     """Return a real outcome with a strong main effect, and noise with heavy tails."""
 
     def mean(X: Array, treated: Array) -> Array:
-        return np.asarray(2.0 * X[:, 0] + X[:, 1] ** 2 + treated * (0.5 + X[:, 1] - 0.5 * X[:, 2]))
+        return np.asarray(
+            2.0 * X[:, 0] + X[:, 1] ** 2 + treated * (0.5 + X[:, 1] - 0.5 * X[:, 2])
+        )
 
     return SimulatedProblem(
         normal(4),
-        {"A": lambda X: expit(0.9 + 0.5 * X[:, 0]), "B": lambda X: expit(-0.9 + 0.5 * X[:, 1])},
+        {
+            "A": lambda X: expit(0.9 + 0.5 * X[:, 0]),
+            "B": lambda X: expit(-0.9 + 0.5 * X[:, 1]),
+        },
         lambda X, treated, rng: mean(X, treated) + rng.standard_t(5, len(X)),
         mean,
     )
@@ -123,7 +134,9 @@ class Design:
 
 
 DESIGNS = {
-    "strong": Design(lambda: paper_problem(b=2.0), lambda X: -0.3 * X[:, 1] + 0.1 * X[:, 0]),
+    "strong": Design(
+        lambda: paper_problem(b=2.0), lambda X: -0.3 * X[:, 1] + 0.1 * X[:, 0]
+    ),
     "weak gap": Design(weak, lambda X: 0.15 + 0.08 * X[:, 1] + 0.05 * X[:, 2]),
     "many features": Design(many, lambda X: 0.08 + 0.05 * X[:, 1] - 0.03 * X[:, 2]),
     "real outcome": Design(real, lambda X: 0.4 + 0.8 * X[:, 1] + 0.2 * X[:, 3]),
@@ -141,7 +154,11 @@ class Truth:
         score = design.score(X)
         order = np.argsort(-score)
         people = omega[order] / omega.sum()
-        self.score, self.people, self.uplift = score[order], people, problem.uplift(X)[order]
+        self.score, self.people, self.uplift = (
+            score[order],
+            people,
+            problem.uplift(X)[order],
+        )
         self.share = np.cumsum(people)
         self.gain = np.cumsum(people * self.uplift)
         self.average = float(self.gain[-1])
@@ -166,7 +183,10 @@ def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
         (-np.inf if b == 0 else each.low, np.inf if b == last else each.high)
         for b, each in enumerate(found.bins)
     ]
-    bins = [b.uplift.covers(truth.between(*end)) for b, end in zip(found.bins, ends, strict=True)]
+    bins = [
+        b.uplift.covers(truth.between(*end))
+        for b, end in zip(found.bins, ends, strict=True)
+    ]
     curve = found.curve
     gain = truth.at(curve.share)
     inside = (curve.low - 1e-12 <= gain) & (gain <= curve.high + 1e-12)
@@ -175,7 +195,10 @@ def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
     def one(estimate: Estimate, value: float) -> float:
         return float(estimate.covers(value))
 
-    plain = {name: one(found.plain[name], getattr(truth, name)) for name in ("average", "auuc")}
+    plain = {
+        name: one(found.plain[name], getattr(truth, name))
+        for name in ("average", "auuc")
+    }
     return {
         "average": one(found.average, truth.average),
         "top share": one(found.rules["best 30%"], top),
@@ -193,14 +216,18 @@ def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
 
 def summary(entries: list[dict[str, float]]) -> dict[str, float]:
     """Return the mean of each column, and bias and width in useful form."""
-    columns = {name: np.array([entry[name] for entry in entries]) for name in entries[0]}
+    columns = {
+        name: np.array([entry[name] for entry in entries]) for name in entries[0]
+    }
     found = {name: float(column.mean()) for name, column in columns.items()}
     found["error of the average"] = float(np.median(columns["error of the average"]))
     found["standard error"] = float(np.median(columns["standard error"]))
     return {"draws": len(entries)} | found
 
 
-def study(draws: int, out: Path | None, sizes: tuple[int, ...], only: list[str]) -> dict[str, Any]:
+def study(
+    draws: int, out: Path | None, sizes: tuple[int, ...], only: list[str]
+) -> dict[str, Any]:
     """Run what is missing, draw by draw through all designs, and return the coverage."""
     known = json.loads(out.read_text())["draws"] if out and out.exists() else {}
     keys = [(name, n) for n in sizes for name in DESIGNS if not only or name in only]
@@ -216,7 +243,10 @@ def study(draws: int, out: Path | None, sizes: tuple[int, ...], only: list[str])
             found = evaluate_uplift(design.score, data, n_jobs=1, random_state=seed)
             entries.append(record(found, truths[name]))
         if seed % SAVE_EVERY == SAVE_EVERY - 1 or seed == draws - 1:
-            done = {"draws": known, "coverage": {k: summary(v) for k, v in known.items() if v}}
+            done = {
+                "draws": known,
+                "coverage": {k: summary(v) for k, v in known.items() if v},
+            }
             print(f"draw {seed + 1}, {time.perf_counter() - start:.0f} s", flush=True)
             if out:
                 out.write_text(json.dumps(rounded(done)) + "\n")
@@ -251,7 +281,10 @@ def gain_study(draws: int) -> dict[str, float]:
         record = GainByScore.of_rows(found, own, own, rows.weight, 0.0)
         gains = [record.average(said, rule) for rule in rules]
         held += [gain.covers(value) for gain, value in zip(gains, truth, strict=True)]
-    return {f"best {share:.0%}": float(h) for share, h in zip(shares, held / draws, strict=True)}
+    return {
+        f"best {share:.0%}": float(h)
+        for share, h in zip(shares, held / draws, strict=True)
+    }
 
 
 def rounded(value: Any) -> Any:
@@ -270,13 +303,27 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--designs", nargs="*", default=[])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--gain", action="store_true", help="only the gains that models keep")
+    parser.add_argument(
+        "--gain", action="store_true", help="only the gains that models keep"
+    )
     args = parser.parse_args()
     if args.gain:
-        print(json.dumps({"draws": args.draws, "coverage of gains": gain_study(args.draws)}))
+        print(
+            json.dumps(
+                {"draws": args.draws, "coverage of gains": gain_study(args.draws)}
+            )
+        )
         return
     found = study(args.draws, args.out, tuple(args.sizes), args.designs)
-    columns = ("draws", "average", "top share", "auuc", "qini", "deciles", "uniform band")
+    columns = (
+        "draws",
+        "average",
+        "top share",
+        "auuc",
+        "qini",
+        "deciles",
+        "uniform band",
+    )
     columns += ("bounded", "plain average")
     print(f"{'':26}", *(f"{name:>13}" for name in columns))
     for key, row in found.items():

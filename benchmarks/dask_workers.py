@@ -59,7 +59,9 @@ def lazy_rows(rows: int, partition: int, d: int) -> SeparateLabels:
     return SeparateLabels(**whole)
 
 
-def time_fit(workers: int, rows: int, partition: int, d: int) -> tuple[float, MinMaxUplift, Any]:
+def time_fit(
+    workers: int, rows: int, partition: int, d: int
+) -> tuple[float, MinMaxUplift, Any]:
     """Return the seconds of a fit on ``workers`` workers, the model and its sums."""
     import distributed
 
@@ -83,16 +85,24 @@ def main(rows: int, partition: int, d: int) -> None:
     found = {workers: time_fit(workers, rows, partition, d) for workers in (1, 2)}
     for workers, (seconds, _, _) in found.items():
         rate = rows / seconds / workers
-        print(f"{workers} worker(s): {seconds:6.1f} s, {rate:10,.0f} rows per second and worker")
+        print(
+            f"{workers} worker(s): {seconds:6.1f} s, {rate:10,.0f} rows per second and worker"
+        )
     ratio = found[1][0] / found[2][0]
-    print(f"ratio {ratio:.2f} (target {TARGET_RATIO}) for {rows:,} rows of {d} features")
+    print(
+        f"ratio {ratio:.2f} (target {TARGET_RATIO}) for {rows:,} rows of {d} features"
+    )
     sums = found[2][2]
     plan = len(pickle.dumps(sums.plan))
     moved = len(pickle.dumps((sums.sums, sums.policy)))
-    print(f"plan {plan:,} bytes to each worker; sums {moved:,} bytes, p = {sums.plan.size}")
+    print(
+        f"plan {plan:,} bytes to each worker; sums {moved:,} bytes, p = {sums.plan.size}"
+    )
     new = draw(10_000, 1000, d)["X"]
     one, two = (found[workers][1].predict(new) for workers in (1, 2))
-    print(f"largest relative difference of predictions {np.abs(one / two - 1.0).max():.1e}")
+    print(
+        f"largest relative difference of predictions {np.abs(one / two - 1.0).max():.1e}"
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ def main() -> None:
         wall, processor = time.perf_counter(), time.process_time()
         evaluate_uplift(model, data, random_state=0)
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
-        print(f"4 x {n:,} rows: {wall:.1f} s, {processor:.1f} s of processor time", flush=True)
+        print(
+            f"4 x {n:,} rows: {wall:.1f} s, {processor:.1f} s of processor time",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

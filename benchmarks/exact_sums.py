@@ -41,7 +41,9 @@ def draw(seed: int, n: int) -> tuple[LabelledRows, Array]:
 
 def exact_sums(phi: Array, label: Array) -> Array:
     """Return sums of phi phi^T and of label phi phi^T as whole numbers, shape (2, p, p)."""
-    return np.array([phi.T @ phi, (phi * label.astype(np.int64)[:, None]).T @ phi]).astype(object)
+    return np.array(
+        [phi.T @ phi, (phi * label.astype(np.int64)[:, None]).T @ phi]
+    ).astype(object)
 
 
 def largest_error(total: MomentSums, exact: dict[int, Array]) -> float:

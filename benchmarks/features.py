@@ -32,7 +32,9 @@ def problem(d: int) -> unjoined.data.SimulatedProblem:
             "A": lambda X: expit(1.0 + 0.5 * X[:, 0]),
             "B": lambda X: expit(-1.0 + 0.5 * X[:, 0]),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)) * 1.0,
+        outcome=lambda X, treated, rng: (
+            (rng.random_sample(len(X)) < chance(X, treated)) * 1.0
+        ),
         outcome_mean=chance,
     )
 
@@ -56,7 +58,9 @@ def main(name: str, n_rows: int, numbers: list[int]) -> None:
     first = 0.0
     for d in numbers:
         command = [sys.executable, __file__, "--one", name, str(n_rows), str(d)]
-        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
         seconds, clock, gigabytes = map(float, printed.split())
         first = first or seconds
         print(

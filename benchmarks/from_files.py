@@ -48,7 +48,10 @@ source = SeparateLabels.from_tables({{"A": {file!r}}}, {{}}, **options).source
 """
 READERS = {
     "read_table": ("from unjoined import read_table", "read_table({file!r}).num_rows"),
-    "DuckDB, whole": ("", "duckdb.sql(\"SELECT * FROM '{file}'\").to_arrow_table().num_rows"),
+    "DuckDB, whole": (
+        "",
+        "duckdb.sql(\"SELECT * FROM '{file}'\").to_arrow_table().num_rows",
+    ),
     "SeparateLabels": (PIECES, "sum(len(frame) for _, frame, _ in source._pieces())"),
     "DuckDB, batches": (
         BATCHES,
@@ -88,7 +91,9 @@ def write(folder: Path, rows: int) -> None:
     columns = {f"x{k}": rng.normal(size=rows).round(4) for k in range(6)}
     columns["age"] = rng.integers(18, 90, rows)
     columns["spend"] = rng.gamma(2.0, 50.0, rows).round(2)
-    columns["region"] = np.array(["north", "south", "east", "west"])[rng.integers(0, 4, rows)]
+    columns["region"] = np.array(["north", "south", "east", "west"])[
+        rng.integers(0, 4, rows)
+    ]
     columns["member"] = rng.random(rows) < 0.3
     table = pa.table(columns)
     pq.write_table(table, folder / "people.parquet")
@@ -98,7 +103,11 @@ def write(folder: Path, rows: int) -> None:
 def compare(file: Path, rows: int) -> None:
     """Print what each reader takes for one file, and the ratios."""
     kind = file.suffix[1:]
-    options = {"file": str(file), "kind": kind, "call": "table" if kind == "parquet" else "csv"}
+    options = {
+        "file": str(file),
+        "kind": kind,
+        "call": "table" if kind == "parquet" else "csv",
+    }
     found = {}
     for name, (imports, work) in READERS.items():
         found[name] = measure(imports.format(**options), work.format(**options))
@@ -107,8 +116,12 @@ def compare(file: Path, rows: int) -> None:
             raise ValueError(f"{name} read {took['rows']:,} rows of {rows:,}")
         print(f"  {name:16} {took['seconds']:7.2f} s  {took['memory'] / 1e6:7,.0f} MB")
     for ours, theirs in PAIRS:
-        time, memory = (found[ours][w] / found[theirs][w] for w in ("seconds", "memory"))
-        print(f"  {ours} / {theirs}: time {time:.2f}, memory {memory:.2f} (target: {TARGET})")
+        time, memory = (
+            found[ours][w] / found[theirs][w] for w in ("seconds", "memory")
+        )
+        print(
+            f"  {ours} / {theirs}: time {time:.2f}, memory {memory:.2f} (target: {TARGET})"
+        )
 
 
 def main() -> None:

@@ -31,9 +31,13 @@ def draw(n: int) -> LabelledRows:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, FEATURES))
     outcome, population = rng.random(n) < 0.5, rng.integers(0, 2, n)
-    y = np.where(outcome, rng.standard_normal(n), rng.random(n) < 0.3 + 0.4 * population)
+    y = np.where(
+        outcome, rng.standard_normal(n), rng.random(n) < 0.3 + 0.4 * population
+    )
     return label_rows(
-        X, **separate_labels(y, np.where(outcome, "outcome", "treatment")), population=population
+        X,
+        **separate_labels(y, np.where(outcome, "outcome", "treatment")),
+        population=population,
     )
 
 
@@ -70,7 +74,9 @@ def main(path: Path) -> None:
                 print(f"{n:>9,} rows {p:4} centres {times[-1]:7.3f} s", flush=True)
         found[part] = {"size": sizes, "seconds": times, "slope": slope(sizes, times)}
         last = slope(sizes[-2:], times[-2:])
-        print(f"slope in {part}: {found[part]['slope']:.2f}, between the last two {last:.2f}")
+        print(
+            f"slope in {part}: {found[part]['slope']:.2f}, between the last two {last:.2f}"
+        )
     path.write_text(json.dumps(found, indent=1) + "\n")
 
 

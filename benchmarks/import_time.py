@@ -11,7 +11,9 @@ import sys
 import time
 
 REPEATS = 15
-HELP = "import contextlib, io, unjoined.cli as cli\nwith contextlib.suppress(SystemExit), "
+HELP = (
+    "import contextlib, io, unjoined.cli as cli\nwith contextlib.suppress(SystemExit), "
+)
 HELP += "contextlib.redirect_stdout(io.StringIO()): cli.main(['--help'])"
 STATEMENTS = {
     "estimators": "import unjoined.estimators",
@@ -26,7 +28,9 @@ def seconds(statement: str) -> float:
     """Time one import in a fresh interpreter, the interpreter's own start left out."""
     clock = "time.perf_counter()"
     code = f"import time\nstart = {clock}\n{statement}\nprint({clock} - start)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     return float(done.stdout)
 
 

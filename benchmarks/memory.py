@@ -31,20 +31,28 @@ def write_files(folder: Path, rows: int, d: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for i, cell in enumerate((kind, name) for kind in ("outcomes", "treatments") for name in NAMES):
+    for i, cell in enumerate(
+        (kind, name) for kind in ("outcomes", "treatments") for name in NAMES
+    ):
         place = folder / "_".join(cell)
         place.mkdir(parents=True, exist_ok=True)
         for j, start in enumerate(range(0, rows // 4, FILE_ROWS)):
             n = min(FILE_ROWS, rows // 4 - start)
             rng = np.random.default_rng([rows, i, j])
             X = rng.standard_normal((n, d), dtype=np.float32)
-            policy = 1.0 / (1.0 + np.exp(X[:, 1] - (1.0 if cell[1] == "north" else -1.0)))
+            policy = 1.0 / (
+                1.0 + np.exp(X[:, 1] - (1.0 if cell[1] == "north" else -1.0))
+            )
             treated = rng.random(n) < policy
-            chance = 1.0 / (1.0 + np.exp(1.0 - 0.5 * X[:, 0] - treated * uplift_odds(X)))
+            chance = 1.0 / (
+                1.0 + np.exp(1.0 - 0.5 * X[:, 0] - treated * uplift_odds(X))
+            )
             label = treated if cell[0] == "treatments" else rng.random(n) < chance
             columns = {f"x{k}": X[:, k] for k in range(d)}
             columns[cell[0][:-1]] = label.astype(np.int8)
-            pq.write_table(pa.table(columns), place / f"{j:04d}.parquet", compression="none")
+            pq.write_table(
+                pa.table(columns), place / f"{j:04d}.parquet", compression="none"
+            )
 
 
 def uplift_odds(X):
@@ -66,12 +74,18 @@ def fit(folder: Path, rows: int, d: int) -> None:
     start = time.perf_counter()
     model = MinMaxUplift(random_state=0).fit(data)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # kilobytes on Linux
+    peak = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )  # kilobytes on Linux
     X = np.random.default_rng(0).standard_normal((20_000, d))
     base = -1.0 + 0.5 * X[:, 0]
     truth = 1.0 / (1.0 + np.exp(-base - uplift_odds(X))) - 1.0 / (1.0 + np.exp(-base))
     correlation = float(np.corrcoef(model.predict(X), truth)[0, 1])
-    print(json.dumps({"rows": rows, "peak": peak, "seconds": seconds, "correlation": correlation}))
+    print(
+        json.dumps(
+            {"rows": rows, "peak": peak, "seconds": seconds, "correlation": correlation}
+        )
+    )
 
 
 def measure(folder: Path, rows: int, d: int) -> dict[str, float]:
@@ -112,8 +126,12 @@ def main() -> None:
         )
     peaks = [each["peak"] for each in found]
     spread = max(peaks) / min(peaks)
-    print(f"{'met   ' if spread <= TARGET_SPREAD else 'MISSED'}  within 10 %: {spread:.3f}")
-    print(f"{'met   ' if max(peaks) < TARGET_BYTES else 'MISSED'}  below 1.5 GB: {max(peaks):,.0f}")
+    print(
+        f"{'met   ' if spread <= TARGET_SPREAD else 'MISSED'}  within 10 %: {spread:.3f}"
+    )
+    print(
+        f"{'met   ' if max(peaks) < TARGET_BYTES else 'MISSED'}  below 1.5 GB: {max(peaks):,.0f}"
+    )
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     (results / "memory.json").write_text(json.dumps(found, indent=1) + "\n")

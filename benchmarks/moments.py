@@ -57,7 +57,11 @@ def draw(n: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, FEATURES))
     outcome, population = rng.random(n) < 0.5, rng.integers(0, 2, n)
-    y = np.where(outcome, X[:, 0] + rng.standard_normal(n), rng.random(n) < 0.3 + 0.4 * population)
+    y = np.where(
+        outcome,
+        X[:, 0] + rng.standard_normal(n),
+        rng.random(n) < 0.3 + 0.4 * population,
+    )
     kind = np.where(outcome, "outcome", "treatment")
     return {"X": X, **separate_labels(y.astype(float), kind), "population": population}
 
@@ -116,7 +120,9 @@ def best_chunk(n: int, **options: Any) -> int:
     """Return the chunk that suits the limit best, by a part of the rows."""
     some = min(n, 20 * PIECE)
     stored_rows(some)
-    return min(CHUNKS, key=lambda chunk: seconds(partial(limit, some, chunk=chunk, **options)))
+    return min(
+        CHUNKS, key=lambda chunk: seconds(partial(limit, some, chunk=chunk, **options))
+    )
 
 
 @contextmanager
@@ -148,8 +154,14 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
-    "checks": [(base_module.UpliftEstimator, "_check_features"), (base_module, "label_rows")],
-    "sample, centres, means": [(MinMaxUplift, "_draw_plans"), (MinMaxUplift, "_settle")],
+    "checks": [
+        (base_module.UpliftEstimator, "_check_features"),
+        (base_module, "label_rows"),
+    ],
+    "sample, centres, means": [
+        (MinMaxUplift, "_draw_plans"),
+        (MinMaxUplift, "_settle"),
+    ],
     "the pass": [(SumsPlan, "moments")],
     "ridges, solution": [(MinMaxUplift, "_fit_sums")],
 }
@@ -158,7 +170,9 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
 class Fits:
     """Fits of the same rows, each with the time its parts took."""
 
-    def __init__(self, data: dict[str, Any], parts: dict[str, float], **settings: Any) -> None:
+    def __init__(
+        self, data: dict[str, Any], parts: dict[str, float], **settings: Any
+    ) -> None:
         self.data, self.parts, self.settings = data, parts, {**SETTINGS, **settings}
         self.found: list[tuple[float, dict[str, float]]] = []
 
@@ -178,13 +192,18 @@ class Fits:
 def line(name: str, taken: float, n: int, against: float | None = None) -> None:
     """Print one measurement."""
     ratio = "" if against is None else f"  {taken / against:5.2f} times the limit"
-    print(f"  {name:40} {taken:7.3f} s {n / taken / 1e6:7.2f} million rows/s{ratio}", flush=True)
+    print(
+        f"  {name:40} {taken:7.3f} s {n / taken / 1e6:7.2f} million rows/s{ratio}",
+        flush=True,
+    )
 
 
 def compare_sums(data: dict[str, Any], *, centred: bool) -> None:
     """Print the limit, the sums and the fit."""
     n = len(data["y"])
-    print(f"{n:,} rows, {CENTERS} centres, {FEATURES} features, {'' if centred else 'not '}centred")
+    print(
+        f"{n:,} rows, {CENTERS} centres, {FEATURES} features, {'' if centred else 'not '}centred"
+    )
     rows = label_rows(**data)
     scaling = Scaling.of_rows(rows.X, rows.weight)
     basis = ScaledBasis(GaussianBasis(scaling(rows.X[:CENTERS]), WIDTH), scaling)
@@ -222,7 +241,9 @@ def compare_ridges(n: int) -> None:
             Fits(data, {}, **auto)()
 
     grids = (RIDGES_G, np.logspace(-4.0, -1.0, 15))
-    fixed, *taken = in_turn(Fits(data, {}, center=False), *(partial(chosen, g) for g in grids))
+    fixed, *taken = in_turn(
+        Fits(data, {}, center=False), *(partial(chosen, g) for g in grids)
+    )
     line("given", fixed, n)
     for grid, took in zip(grids, taken, strict=True):
         line(f"chosen, 15 x {len(grid)}", took, n)
@@ -264,4 +285,6 @@ def main(n: int, sections: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS, sys.argv[2:] or list(SECTIONS))
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else ROWS, sys.argv[2:] or list(SECTIONS)
+    )

@@ -34,7 +34,10 @@ def real_outcome() -> SimulatedProblem:
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 3)),
-        policies={"A": lambda X: expit(1.0 + X[:, 1]), "B": lambda X: expit(-1.0 + 0.5 * X[:, 2])},
+        policies={
+            "A": lambda X: expit(1.0 + X[:, 1]),
+            "B": lambda X: expit(-1.0 + 0.5 * X[:, 2]),
+        },
         outcome=lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
         outcome_mean=mean,
     )
@@ -64,10 +67,14 @@ def study(problem: SimulatedProblem, spreads: dict[str, float]) -> dict[str, Any
             for seed in range(pilots):
                 pilot = problem.draw(size, random_state=10_000 + seed)
                 score = problem.uplift(np.asarray(pilot.X))
-                plan = plan_study(pilot, quantity=quantity, score=score, random_state=seed)
+                plan = plan_study(
+                    pilot, quantity=quantity, score=score, random_state=seed
+                )
                 at = next(p for p in plan.table if p.gap == plan.gap)
                 promised.append(at.standard_error * np.sqrt(at.rows / ROWS) / spread)
-            rows[quantity][f"pilot of {size}, over simulated"] = float(np.mean(promised))
+            rows[quantity][f"pilot of {size}, over simulated"] = float(
+                np.mean(promised)
+            )
             rows[quantity][f"pilot of {size}, spread"] = float(np.std(promised, ddof=1))
     return rows
 
@@ -80,9 +87,14 @@ def main() -> None:
     args = parser.parse_args()
     results: dict[str, Any] = {"draws": args.draws, "rows of a table": ROWS}
     known = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
-    for name, problem in {"campaign": campaign_problem(), "real": real_outcome()}.items():
+    for name, problem in {
+        "campaign": campaign_problem(),
+        "real": real_outcome(),
+    }.items():
         if known.get("draws") == args.draws and name in known:
-            spreads = {quantity: known[name][quantity]["simulated"] for quantity in QUANTITIES}
+            spreads = {
+                quantity: known[name][quantity]["simulated"] for quantity in QUANTITIES
+            }
         else:
             spreads = simulated(problem, args.draws)
         results[name] = study(problem, spreads)

@@ -74,19 +74,27 @@ def fitted(
 ) -> Callable[[SimulatedProblem, SeparateLabels, int], dict[str, float]]:
     """Return what measures the error of an estimator's uplift."""
 
-    def measured(law: SimulatedProblem, data: SeparateLabels, seed: int) -> dict[str, float]:
+    def measured(
+        law: SimulatedProblem, data: SeparateLabels, seed: int
+    ) -> dict[str, float]:
         people = np.asarray(law.draw_joint(PEOPLE, random_state=100_000 + seed).X)
-        off = estimator(random_state=seed).fit(**data).predict(people) - law.uplift(people)
+        off = estimator(random_state=seed).fit(**data).predict(people) - law.uplift(
+            people
+        )
         return {estimator.__name__: float(np.sqrt(np.mean(off**2)))}
 
     return measured
 
 
-def evaluated(law: SimulatedProblem, data: SeparateLabels, seed: int) -> dict[str, float]:
+def evaluated(
+    law: SimulatedProblem, data: SeparateLabels, seed: int
+) -> dict[str, float]:
     """Return the standard errors of an evaluation."""
     said = evaluate_uplift(law.uplift, data, random_state=seed)
     values = {"average": said.average, "AUUC": said.auuc}
-    return {f"evaluation, {name}": value.standard_error for name, value in values.items()}
+    return {
+        f"evaluation, {name}": value.standard_error for name, value in values.items()
+    }
 
 
 # How many draws, and what is measured on each.
@@ -120,7 +128,9 @@ def study(part: str, design: str, draws: int | None = None) -> dict[str, Any]:
     """Return the comparison of a part in a design."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # policies that are alike are part of the study
-        return compared([errors(design, seed, part) for seed in range(draws or PARTS[part][0])])
+        return compared(
+            [errors(design, seed, part) for seed in range(draws or PARTS[part][0])]
+        )
 
 
 def main() -> None:

@@ -24,16 +24,27 @@ class BenchmarkProblem:
     name: str
     what: str  # in a few words
     make: Callable[[], SimulatedProblem]
-    is_settled_on: bool = False  # whether rules and defaults were settled by looking at it
+    is_settled_on: bool = (
+        False  # whether rules and defaults were settled by looking at it
+    )
     is_binary: bool = True
-    sizes: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)  # of the tables, relative
+    sizes: tuple[float, float, float, float] = (
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    )  # of the tables, relative
     target: bool = False  # whether target rows are drawn as well
 
     def draw(self, n: int, seed: int) -> SeparateLabels:
         """Draw tables of ``n`` rows on average."""
         problem = self.make()
-        cells = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in problem.policies]
-        n_rows = {cell: round(n * size) for cell, size in zip(cells, self.sizes, strict=True)}
+        cells = [
+            (kind, name) for kind in (OUTCOME, TREATMENT) for name in problem.policies
+        ]
+        n_rows = {
+            cell: round(n * size) for cell, size in zip(cells, self.sizes, strict=True)
+        }
         return problem.draw(n_rows, n_target=n if self.target else 0, random_state=seed)
 
 
@@ -49,7 +60,9 @@ def binary_problem(
         return np.asarray(expit(log_odds(X, treated)))
 
     def outcome(X: Array, treated: Array, rng: Rng) -> Array:
-        return np.asarray(rng.random_sample(len(X)) < chance(X, treated), dtype=np.float64)
+        return np.asarray(
+            rng.random_sample(len(X)) < chance(X, treated), dtype=np.float64
+        )
 
     return SimulatedProblem(features, policies, outcome, chance, target_features)
 
@@ -76,11 +89,16 @@ def _uniform(d: int, reach: float) -> Callable[[int, Rng], Array]:
     return lambda n, rng: rng.uniform(-reach, reach, (n, d))
 
 
-def _mixed(numeric: int, binary: int, levels: tuple[int, ...]) -> Callable[[int, Rng], Array]:
+def _mixed(
+    numeric: int, binary: int, levels: tuple[int, ...]
+) -> Callable[[int, Rng], Array]:
     """Return numeric columns, 0/1 columns, and one-hot columns of categories."""
 
     def draw(n: int, rng: Rng) -> Array:
-        parts = [rng.standard_normal((n, numeric)), 1.0 * (rng.random_sample((n, binary)) < 0.4)]
+        parts = [
+            rng.standard_normal((n, numeric)),
+            1.0 * (rng.random_sample((n, binary)) < 0.4),
+        ]
         parts += [np.eye(count)[rng.randint(count, size=n)] for count in levels]
         return np.hstack(parts)
 
@@ -100,7 +118,10 @@ def sparse() -> SimulatedProblem:
             "B": lambda X: _inside(0.25 - 0.06 * X[:, 3]),
         },
         lambda X, t: (
-            -2.8 + 0.5 * X[:, 0] + 0.4 * X[:, 1] + t * (0.4 + 0.5 * X[:, 2] - 0.3 * X[:, 0])
+            -2.8
+            + 0.5 * X[:, 0]
+            + 0.4 * X[:, 1]
+            + t * (0.4 + 0.5 * X[:, 2] - 0.3 * X[:, 0])
         ),
     )
 
@@ -110,7 +131,9 @@ def interactions() -> SimulatedProblem:
 
     def log_odds(X: Array, t: Array) -> Array:
         base = np.sin(1.5 * X[:, 0]) + 0.4 * X[:, 1] ** 2 - 0.8
-        effect = 1.8 * np.tanh(1.5 * X[:, 0] * X[:, 2]) + X[:, 3] * (X[:, 4] > 0.0) - 0.2
+        effect = (
+            1.8 * np.tanh(1.5 * X[:, 0] * X[:, 2]) + X[:, 3] * (X[:, 4] > 0.0) - 0.2
+        )
         return base + t * effect
 
     return binary_problem(
@@ -127,7 +150,10 @@ def heavy_tails() -> SimulatedProblem:
     """Return a real outcome with a strong main effect and noise of three degrees of freedom."""
     return real_problem(
         _normal(5),
-        {"A": lambda X: expit(1.0 + 0.5 * X[:, 0]), "B": lambda X: expit(-1.0 + 0.5 * X[:, 0])},
+        {
+            "A": lambda X: expit(1.0 + 0.5 * X[:, 0]),
+            "B": lambda X: expit(-1.0 + 0.5 * X[:, 0]),
+        },
         lambda X, t: (
             50.0
             + 6.0 * X[:, 0]
@@ -143,7 +169,10 @@ def shifted() -> SimulatedProblem:
     """Return tables of people who differ from each other and from those to be treated."""
     return binary_problem(
         {"A": _normal(4, 0.5), "B": _normal(4, -0.5)},
-        {"A": lambda X: expit(0.8 - X[:, 0]), "B": lambda X: expit(-0.8 + 0.5 * X[:, 1])},
+        {
+            "A": lambda X: expit(0.8 - X[:, 0]),
+            "B": lambda X: expit(-0.8 + 0.5 * X[:, 1]),
+        },
         lambda X, t: (
             -0.5
             + 0.8 * X[:, 0]
@@ -161,7 +190,10 @@ def unequal() -> SimulatedProblem:
         _normal(6),
         {"A": lambda X: expit(1.0 + X[:, 0]), "B": lambda X: expit(-0.5 - X[:, 1])},
         lambda X, t: (
-            -1.0 + 0.6 * X[:, 0] - 0.5 * X[:, 2] + t * (0.5 + 0.8 * X[:, 1] - 0.6 * X[:, 3])
+            -1.0
+            + 0.6 * X[:, 0]
+            - 0.5 * X[:, 2]
+            + t * (0.5 + 0.8 * X[:, 1] - 0.6 * X[:, 3])
         ),
     )
 
@@ -188,7 +220,10 @@ def rotated() -> SimulatedProblem:
     """Return two features, clear effects, policies one constant apart."""
     return binary_problem(
         lambda n, rng: 2.0 * rng.standard_normal((n, 2)),
-        {"a": lambda X: expit(X[:, 0] - X[:, 1]), "b": lambda X: expit(X[:, 0] - X[:, 1] - 2.0)},
+        {
+            "a": lambda X: expit(X[:, 0] - X[:, 1]),
+            "b": lambda X: expit(X[:, 0] - X[:, 1] - 2.0),
+        },
         lambda X, t: (X[:, 0] + 2.0 * X[:, 1]) * (1.0 - 2.0 * t) + 1.5 * X[:, 0],
     )
 
@@ -202,7 +237,10 @@ def faint() -> SimulatedProblem:
             "b": lambda X: _inside(0.35 + 0.1 * X[:, 1]),
         },
         lambda X, t: (
-            -2.2 + 0.6 * X[:, 0] - 0.4 * X[:, 4] + t * (0.3 + 0.35 * X[:, 2] + 0.25 * X[:, 0])
+            -2.2
+            + 0.6 * X[:, 0]
+            - 0.4 * X[:, 4]
+            + t * (0.3 + 0.35 * X[:, 2] + 0.25 * X[:, 0])
         ),
     )
 
@@ -229,8 +267,12 @@ def outliers() -> SimulatedProblem:
     return real_problem(
         _normal(4),
         {"a": lambda X: expit(1.0 + X[:, 0]), "b": lambda X: expit(-1.0 + X[:, 0])},
-        lambda X, t: 4.0 * np.abs(X[:, 0]) + 3.0 * X[:, 1] + t * (X[:, 2] + X[:, 1] ** 2 - 1.0),
-        lambda n, rng: rng.standard_normal(n) * np.where(rng.random_sample(n) < 0.05, 12.0, 1.5),
+        lambda X, t: (
+            4.0 * np.abs(X[:, 0]) + 3.0 * X[:, 1] + t * (X[:, 2] + X[:, 1] ** 2 - 1.0)
+        ),
+        lambda n, rng: (
+            rng.standard_normal(n) * np.where(rng.random_sample(n) < 0.05, 12.0, 1.5)
+        ),
     )
 
 
@@ -275,7 +317,12 @@ def spending() -> SimulatedProblem:
 
     def log_odds(X: Array, t: Array) -> Array:
         nothing = X[:, 0] == 0.0
-        return -1.0 + 0.5 * X[:, 1] - 1.2 * nothing + t * (0.1 + 0.8 * nothing + 0.5 * X[:, 3])
+        return (
+            -1.0
+            + 0.5 * X[:, 1]
+            - 1.2 * nothing
+            + t * (0.1 + 0.8 * nothing + 0.5 * X[:, 3])
+        )
 
     policies = {
         "a": lambda X: expit(1.0 + 0.5 * X[:, 1]),
@@ -312,7 +359,10 @@ def gated() -> SimulatedProblem:
 
     return binary_problem(
         _uniform(6, 2.0),
-        {"a": lambda X: expit(0.8 + 0.8 * X[:, 4]), "b": lambda X: expit(-0.8 + 0.6 * X[:, 0])},
+        {
+            "a": lambda X: expit(0.8 + 0.8 * X[:, 4]),
+            "b": lambda X: expit(-0.8 + 0.6 * X[:, 0]),
+        },
         log_odds,
     )
 
@@ -321,7 +371,10 @@ def pairs() -> SimulatedProblem:
     """Return eight features, one product in the base and another in the effect."""
     return binary_problem(
         _normal(8),
-        {"a": lambda X: expit(1.0 + 0.5 * X[:, 0]), "b": lambda X: expit(-1.0 + 0.5 * X[:, 5])},
+        {
+            "a": lambda X: expit(1.0 + 0.5 * X[:, 0]),
+            "b": lambda X: expit(-1.0 + 0.5 * X[:, 5]),
+        },
         lambda X, t: (
             -0.4
             + 0.5 * X[:, 0]
@@ -335,12 +388,17 @@ def wide() -> SimulatedProblem:
     """Return sixteen features, of which four interact in the effect."""
 
     def log_odds(X: Array, t: Array) -> Array:
-        effect = 1.5 * np.tanh(X[:, 1] * X[:, 2]) + 0.9 * X[:, 4] * (X[:, 6] > 0.0) - 0.1
+        effect = (
+            1.5 * np.tanh(X[:, 1] * X[:, 2]) + 0.9 * X[:, 4] * (X[:, 6] > 0.0) - 0.1
+        )
         return -0.3 + 0.8 * np.sin(1.3 * X[:, 2]) + t * effect
 
     return binary_problem(
         _uniform(16, 2.0),
-        {"a": lambda X: expit(0.9 + 0.6 * X[:, 3]), "b": lambda X: expit(-0.9 + 0.5 * X[:, 0])},
+        {
+            "a": lambda X: expit(0.9 + 0.6 * X[:, 3]),
+            "b": lambda X: expit(-0.9 + 0.5 * X[:, 0]),
+        },
         log_odds,
     )
 
@@ -349,7 +407,9 @@ def _paper(b: float, slope: float) -> BenchmarkProblem:
     noisy = "" if slope == 10.0 else ", noisy"
     return BenchmarkProblem(
         f"paper b={b:g}{noisy}",
-        "the paper's data" if slope == 10.0 else "the paper's data, outcomes ten times noisier",
+        "the paper's data"
+        if slope == 10.0
+        else "the paper's data, outcomes ten times noisier",
         lambda: paper_problem(b, slope=slope),
     )
 
@@ -361,9 +421,13 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
     for problem in (
         *(_paper(b, 10.0) for b in GAPS),
         *(_paper(b, 1.0) for b in GAPS),
-        BenchmarkProblem("sparse", "10 features, few matter, low base rate, small effects", sparse),
         BenchmarkProblem(
-            "interactions", "5 features, nonlinear effects with interactions", interactions
+            "sparse", "10 features, few matter, low base rate, small effects", sparse
+        ),
+        BenchmarkProblem(
+            "interactions",
+            "5 features, nonlinear effects with interactions",
+            interactions,
         ),
         BenchmarkProblem(
             "heavy tails",
@@ -371,7 +435,9 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
             heavy_tails,
             is_binary=False,
         ),
-        BenchmarkProblem("shift", "tables that describe different people", shifted, target=True),
+        BenchmarkProblem(
+            "shift", "tables that describe different people", shifted, target=True
+        ),
         BenchmarkProblem(
             "unequal",
             "tables of 2.4, 0.4, 0.3 and 0.9 times the size",
@@ -379,25 +445,48 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
             sizes=(2.4, 0.4, 0.3, 0.9),
         ),
         BenchmarkProblem("mixed", "20 columns, numeric and categorical", mixed),
-        BenchmarkProblem("rotated", "2 features, clear effects", rotated, is_settled_on=True),
-        BenchmarkProblem("faint", "8 features, faint linear effects", faint, is_settled_on=True),
-        BenchmarkProblem("product", "effect is a product of features", product, is_settled_on=True),
         BenchmarkProblem(
-            "outliers", "real outcome, gross values", outliers, is_settled_on=True, is_binary=False
+            "rotated", "2 features, clear effects", rotated, is_settled_on=True
         ),
         BenchmarkProblem(
-            "plain real", "real outcome, linear", plain_real, is_settled_on=True, is_binary=False
+            "faint", "8 features, faint linear effects", faint, is_settled_on=True
         ),
-        BenchmarkProblem("gated", "6 features, effects switched on", gated, is_settled_on=True),
+        BenchmarkProblem(
+            "product", "effect is a product of features", product, is_settled_on=True
+        ),
+        BenchmarkProblem(
+            "outliers",
+            "real outcome, gross values",
+            outliers,
+            is_settled_on=True,
+            is_binary=False,
+        ),
+        BenchmarkProblem(
+            "plain real",
+            "real outcome, linear",
+            plain_real,
+            is_settled_on=True,
+            is_binary=False,
+        ),
+        BenchmarkProblem(
+            "gated", "6 features, effects switched on", gated, is_settled_on=True
+        ),
         BenchmarkProblem("pairs", "8 features, products", pairs, is_settled_on=True),
         BenchmarkProblem("wide", "16 features, interactions", wide, is_settled_on=True),
-        BenchmarkProblem("steps", "step functions throughout", steps, is_settled_on=True),
-        BenchmarkProblem("spending", "features that often are 0", spending, is_settled_on=True),
+        BenchmarkProblem(
+            "steps", "step functions throughout", steps, is_settled_on=True
+        ),
+        BenchmarkProblem(
+            "spending", "features that often are 0", spending, is_settled_on=True
+        ),
         BenchmarkProblem(
             "few mixed", "12 columns, some categorical", few_mixed, is_settled_on=True
         ),
         BenchmarkProblem(
-            "campaign", "the demo's e-mail campaign", campaign_problem, is_settled_on=True
+            "campaign",
+            "the demo's e-mail campaign",
+            campaign_problem,
+            is_settled_on=True,
         ),
     )
 }

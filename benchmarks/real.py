@@ -99,7 +99,9 @@ def studies(args: argparse.Namespace) -> dict[str, Draw]:
         found["ihdp, means by others"] = draw
         people = draw(0)
         for word, strength in STRENGTHS.items():
-            found[f"ihdp, {word} effects"] = simulated(people.X, people.treated, strength)
+            found[f"ihdp, {word} effects"] = simulated(
+                people.X, people.treated, strength
+            )
     fetch = {
         "jobs": lambda: fetch_jobs(path=args.jobs),
         "e-mail": lambda: fetch_email(path=args.email),
@@ -107,7 +109,8 @@ def studies(args: argparse.Namespace) -> dict[str, Draw]:
     for name in [name for name in fetch if name in args.only]:
         trial = fetch[name]()
         X, y, treated = (
-            np.asarray(part, dtype=float) for part in (trial.X, trial.y, trial.treatment)
+            np.asarray(part, dtype=float)
+            for part in (trial.X, trial.y, trial.treatment)
         )
         own = People(X, y, treated)
         found[f"{name}, its own outcomes"] = lambda _, own=own: own
@@ -135,7 +138,9 @@ def score(estimate: Array, test: People) -> Score:
     average = test.y[test.treated == 1].mean() - test.y[test.treated == 0].mean()
     above = 1000.0 * (auuc(estimate, values).value - average / 2.0)
     rank = (rankdata(estimate) - 0.5) / len(estimate)
-    return Score(float(above), float(estimate.mean()), float(average), 1000.0 * values * rank)
+    return Score(
+        float(above), float(estimate.mean()), float(average), 1000.0 * values * rank
+    )
 
 
 def over_average(scores: list[Score]) -> tuple[float, float]:
@@ -162,7 +167,10 @@ def run(title: str, draw: Draw, n_draws: int) -> dict[str, Any]:
         tested.append(halves[1])
         data = unjoin(*train[:3], policies=POLICIES, random_state=seed).data
         is_binary = len(np.unique(people.y)) == 2
-        makes = {DEFAULT: lambda s: Uplift(random_state=s), **paper_methods(is_binary=is_binary)}
+        makes = {
+            DEFAULT: lambda s: Uplift(random_state=s),
+            **paper_methods(is_binary=is_binary),
+        }
         for name, make in makes.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -177,7 +185,8 @@ def run(title: str, draw: Draw, n_draws: int) -> dict[str, Any]:
         print("  {:14} {:9.3f} ± {:.3f}   {:6.2f} ± {:.2f}".format(name, *numbers))
         keys = ("score", "score_error", "mean_over_average", "mean_over_average_error")
         lines[name] = {
-            key: round(float(value), 4) for key, value in zip(keys, numbers, strict=True)
+            key: round(float(value), 4)
+            for key, value in zip(keys, numbers, strict=True)
         }
     return lines | {"draws": n_draws, "lead": lead(scores, tested)}
 
@@ -186,10 +195,19 @@ def lead(scores: dict[str, list[Score]], tested: list[Array]) -> dict[str, Any]:
     """Say how far the default's average is from the true one, and how far it leads."""
     ratio, error = over_average(scores[DEFAULT])
     near = "within" if abs(ratio - 1.0) <= 2.0 * error else "NOT within"
-    area = {name: np.array([each.area for each in all_of]) for name, all_of in scores.items()}
-    best = max((name for name in area if name != DEFAULT), key=lambda name: area[name].mean())
+    area = {
+        name: np.array([each.area for each in all_of])
+        for name, all_of in scores.items()
+    }
+    best = max(
+        (name for name in area if name != DEFAULT), key=lambda name: area[name].mean()
+    )
     ahead = area[DEFAULT] - area[best]
-    found = {"over": best, "value": ahead.mean(), "error": ahead.std() / np.sqrt(len(ahead))}
+    found = {
+        "over": best,
+        "value": ahead.mean(),
+        "error": ahead.std() / np.sqrt(len(ahead)),
+    }
     words = f"{found['value']:+.3f} ± {found['error']:.3f} over {best}"
     if scores[DEFAULT][0].parts is not None:
         n = 1 + max(int(at.max()) for at in tested)
@@ -201,7 +219,9 @@ def lead(scores: dict[str, list[Score]], tested: list[Array]) -> dict[str, Any]:
         found["error_over_people"] = each.std() / np.sqrt(len(each))
         words += f", ± {found['error_over_people']:.3f} with other people"
     print(f"  mean / average {near} two standard errors of 1; {words}", flush=True)
-    return {k: v if isinstance(v, str) else round(float(v), 4) for k, v in found.items()}
+    return {
+        k: v if isinstance(v, str) else round(float(v), 4) for k, v in found.items()
+    }
 
 
 def main() -> None:

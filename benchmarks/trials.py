@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 from problems import BenchmarkProblem
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -136,7 +139,9 @@ def run_default(problem: BenchmarkProblem, n: int, seed: int) -> Trial:
     test = _fresh(problem, seed)
     model = Uplift(n_jobs=1, random_state=seed)
     estimate, seconds = _fitted(model, problem.draw(n, seed), test.X)
-    return _score(problem, n, seed, DEFAULT, estimate, test, seconds, model.candidates_.name[0])
+    return _score(
+        problem, n, seed, DEFAULT, estimate, test, seconds, model.candidates_.name[0]
+    )
 
 
 def run_trial(
@@ -157,10 +162,14 @@ def run_trial(
     """
     yield run_default(problem, n, seed)
     data, test, binary = problem.draw(n, seed), _fresh(problem, seed), problem.is_binary
-    for name, make in (paper_methods(is_binary=binary) | other_methods(is_binary=binary)).items():
+    for name, make in (
+        paper_methods(is_binary=binary) | other_methods(is_binary=binary)
+    ).items():
         if slow or name not in SLOW:
             estimate, seconds = _fitted(make(seed), data, test.X)
-            yield _score(problem, n, seed, SAME.get(name, name), estimate, test, seconds)
+            yield _score(
+                problem, n, seed, SAME.get(name, name), estimate, test, seconds
+            )
     start = time.process_time()
     estimate = t_learner(problem.make(), 4 * n, seed, test, is_binary=binary)
     yield _score(problem, n, seed, JOINT, estimate, test, time.process_time() - start)
@@ -188,7 +197,9 @@ def _score(
 def _fitted(model: Any, data: SeparateLabels, X: Array) -> tuple[Array, float]:
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # weak identification, ratios: the scores show it
+        warnings.simplefilter(
+            "ignore"
+        )  # weak identification, ratios: the scores show it
         estimate = model.fit(**data).predict(X)
     return estimate, time.process_time() - start
 
@@ -202,7 +213,9 @@ def t_learner(
     compared by cross-validation and the better one is used.
     """
     parts = [
-        problem.draw_joint(n // 2, policy=name, random_state=TEST_SEED + 2 * seed + k + 1)
+        problem.draw_joint(
+            n // 2, policy=name, random_state=TEST_SEED + 2 * seed + k + 1
+        )
         for k, name in enumerate(problem.policies)
     ]
     X = np.vstack([part.X for part in parts])
@@ -215,7 +228,12 @@ def t_learner(
         model = _better_model(X[at], label, is_binary=is_binary)
         scale = float(y.max() - y.min()) if is_binary else 1.0
         arms.append(
-            scale * (model.predict_proba(test.X)[:, 1] if is_binary else model.predict(test.X))
+            scale
+            * (
+                model.predict_proba(test.X)[:, 1]
+                if is_binary
+                else model.predict(test.X)
+            )
         )
     return np.asarray(arms[0] - arms[1])
 
@@ -231,5 +249,7 @@ def _better_model(X: Array, label: Array, *, is_binary: bool) -> Any:
         boosted = HistGradientBoostingRegressor(**BOOSTING, random_state=0)
         scoring = "neg_mean_squared_error"
     models = (linear, boosted)
-    scores = [cross_val_score(m, X, label, cv=3, scoring=scoring).mean() for m in models]
+    scores = [
+        cross_val_score(m, X, label, cv=3, scoring=scoring).mean() for m in models
+    ]
     return models[int(np.argmax(scores))].fit(X, label)

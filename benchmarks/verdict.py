@@ -63,7 +63,9 @@ def three_populations() -> SimulatedProblem:
     """Return a problem with a 0/1 outcome whose law three populations share."""
 
     def chance(X: Array, treated: Array) -> Array:
-        return np.asarray(expit(-0.8 + 0.5 * X[:, 0] + treated * (0.6 + 0.4 * np.tanh(X[:, 1]))))
+        return np.asarray(
+            expit(-0.8 + 0.5 * X[:, 0] + treated * (0.6 + 0.4 * np.tanh(X[:, 1])))
+        )
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 3)),
@@ -72,7 +74,9 @@ def three_populations() -> SimulatedProblem:
             "B": lambda X: expit(-0.8 + 0.5 * X[:, 1]),
             "C": lambda X: expit(0.5 * X[:, 2]),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)) * 1.0,
+        outcome=lambda X, treated, rng: (
+            (rng.random_sample(len(X)) < chance(X, treated)) * 1.0
+        ),
         outcome_mean=chance,
     )
 
@@ -104,10 +108,16 @@ def calibrated(delta: float, seed: int) -> dict[str, Any]:
         (region.strength, *covers(by_sign.group(regions.leaf_of == leaf), 1.0))
         for leaf, region in zip(regions.leaf, regions.leaves, strict=True)
     ]
-    return {"z": z, "average": (max(z, 0.0) ** 2, *covers(terms.average(), 1.0)), "region": each}
+    return {
+        "z": z,
+        "average": (max(z, 0.0) ** 2, *covers(terms.average(), 1.0)),
+        "region": each,
+    }
 
 
-def tested(problem: SimulatedProblem, n: int, shift: float, seed: int) -> dict[str, float]:
+def tested(
+    problem: SimulatedProblem, n: int, shift: float, seed: int
+) -> dict[str, float]:
     """Return which tests reject and the verdict, with a share of C's outcomes turned to 1.
 
     Of a test that is made of several tables, the share of tables.
@@ -131,8 +141,16 @@ def jobs(draws: int) -> Iterator[tuple[str, int, Callable[[], Any]]]:
     """Yield the draws of all studies, in an order in which a run may stop anywhere."""
     three = three_populations()
     for seed in range(3 * draws):
-        yield "three populations", seed, partial(tested, three, ROWS["three"], 0.0, seed)
-        yield "two populations", seed, partial(tested, of_two(three), ROWS["three"], 0.0, seed)
+        yield (
+            "three populations",
+            seed,
+            partial(tested, three, ROWS["three"], 0.0, seed),
+        )
+        yield (
+            "two populations",
+            seed,
+            partial(tested, of_two(three), ROWS["three"], 0.0, seed),
+        )
         if seed % 3 == 0:
             for delta in DELTAS:
                 yield f"delta {delta}", seed // 3, partial(calibrated, delta, seed // 3)
@@ -151,9 +169,13 @@ def run(draws: int, kept: Path, studies: Sequence[str]) -> dict[str, list[Any]]:
             found.setdefault(study, {})[seed] = result
     with kept.open("a") as file:
         for study, seed, job in jobs(draws):
-            if study.startswith(tuple(studies)) and seed not in found.setdefault(study, {}):
+            if study.startswith(tuple(studies)) and seed not in found.setdefault(
+                study, {}
+            ):
                 found[study][seed] = job()
-                file.write(json.dumps([study, seed, found[study][seed]], default=float) + "\n")
+                file.write(
+                    json.dumps([study, seed, found[study][seed]], default=float) + "\n"
+                )
                 file.flush()
     return {study: list(results.values()) for study, results in found.items()}
 
@@ -167,12 +189,16 @@ def summary(found: dict[str, list[Any]]) -> dict[str, Any]:
             called = float(np.mean([result["z"] >= NO_GAP for result in results]))
             tables[study] = {"draws": len(results), "called different": called}
             entries["average"] += [result["average"] for result in results]
-            entries["region"] += [region for result in results for region in result["region"]]
+            entries["region"] += [
+                region for result in results for region in result["region"]
+            ]
             continue
         names = {name: None for result in results for name in result}
         shares = {n: float(np.mean([r.get(n, 0.0) for r in results])) for n in names}
         tables[study] = {"draws": len(results)} | shares
-    return tables | {"coverage": [row for what in entries for row in coverage(what, entries[what])]}
+    return tables | {
+        "coverage": [row for what in entries for row in coverage(what, entries[what])]
+    }
 
 
 def coverage(what: str, entries: list[Any]) -> Iterator[dict[str, Any]]:
@@ -181,8 +207,15 @@ def coverage(what: str, entries: list[Any]) -> Iterator[dict[str, Any]]:
     for low, high in pairwise(BINS):
         inside = (low <= F) & (high > F)
         if inside.any():
-            fieller, normal, bounded = (float(column[inside].mean()) for column in columns)
-            yield {"what": what, "F from": low, "verdict": verdict_of(low), "fieller": fieller} | {
+            fieller, normal, bounded = (
+                float(column[inside].mean()) for column in columns
+            )
+            yield {
+                "what": what,
+                "F from": low,
+                "verdict": verdict_of(low),
+                "fieller": fieller,
+            } | {
                 "normal": normal,
                 "bounded": bounded,
                 "count": int(inside.sum()),
@@ -194,10 +227,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--kept", type=Path, default=KEPT)
-    parser.add_argument("--studies", nargs="*", default=["three", "two", "delta", "shift"])
+    parser.add_argument(
+        "--studies", nargs="*", default=["three", "two", "delta", "shift"]
+    )
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    results = {"rows of a table": ROWS} | summary(run(args.draws, args.kept, args.studies))
+    results = {"rows of a table": ROWS} | summary(
+        run(args.draws, args.kept, args.studies)
+    )
     text = json.dumps(results, indent=1)
     print(text)
     if args.out:

@@ -45,7 +45,9 @@ BASES: dict[str, Callable[[Array], Array]] = {
 SPREADS = (0.3, 0.8)
 SHARES = (0.1, 0.3, 0.5, 1.0)
 WORDS = ("clearly", "probably", "do not show")
-Task = tuple[int, str, float, int, int]  # seed, base or "different", effect, features, rows
+Task = tuple[
+    int, str, float, int, int
+]  # seed, base or "different", effect, features, rows
 
 
 def policies(rng: Rng, d: int) -> dict[str, Callable[[Array], Array]]:
@@ -78,7 +80,10 @@ def null_problem(seed: int, base: str, effect: float, d: int) -> SimulatedProble
     if seed % 2:
         return real_problem(features, own, real, lambda n, rng: rng.standard_normal(n))
     return SimulatedProblem(
-        features, own, lambda X, t, rng: 1.0 * (rng.random_sample(len(X)) < chance(X, t)), chance
+        features,
+        own,
+        lambda X, t, rng: 1.0 * (rng.random_sample(len(X)) < chance(X, t)),
+        chance,
     )
 
 
@@ -106,7 +111,9 @@ def different_problem(seed: int, spread: float) -> SimulatedProblem:
         return rng.standard_normal((n, d))
 
     if seed % 4 == 0:
-        return real_problem(features, own, response, lambda n, rng: 1.5 * rng.standard_normal(n))
+        return real_problem(
+            features, own, response, lambda n, rng: 1.5 * rng.standard_normal(n)
+        )
     return binary_problem(features, own, response)
 
 
@@ -114,7 +121,11 @@ def fit_one(task: Task) -> dict[str, Any]:
     """Return the word of one fit, whether gains hold the truth, and if one lies above 0."""
     seed, base, effect, d, n = task
     is_null = base in BASES
-    law = null_problem(seed, base, effect, d) if is_null else different_problem(seed, effect)
+    law = (
+        null_problem(seed, base, effect, d)
+        if is_null
+        else different_problem(seed, effect)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # weak identification is part of it
         model = Uplift(n_jobs=1, random_state=seed).fit(law.draw(n, random_state=seed))
@@ -134,9 +145,13 @@ def run(tasks: list[Task], jobs: int, file: Path | None) -> list[dict[str, Any]]
     """Run what is not in the file yet."""
     lines = file.read_text().splitlines() if file is not None and file.is_file() else []
     fits = {tuple(fit["task"]): fit for fit in map(json.loads, lines)}
-    os.environ["OMP_NUM_THREADS"] = "1"  # one core for each process, read when it starts
+    os.environ["OMP_NUM_THREADS"] = (
+        "1"  # one core for each process, read when it starts
+    )
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for fit in pool.imap_unordered(fit_one, [task for task in tasks if task not in fits]):
+        for fit in pool.imap_unordered(
+            fit_one, [task for task in tasks if task not in fits]
+        ):
             fits[tuple(fit["task"])] = fit
             if file is not None:
                 with file.open("a") as out:
@@ -150,22 +165,30 @@ def line(name: str, fits: list[dict[str, Any]]) -> str:
     held = [np.mean([fit["held"][k] for fit in fits]) for k in range(len(SHARES))]
     nothing = [fit["above"] for fit in fits if fit["task"][2] == 0.0]
     above = f"{np.mean(nothing):10.1%}" if nothing else f"{'-':>10}"
-    cells = "".join(f"{value:10.1%}" for value in words) + "".join(f"{v:10.1%}" for v in held)
+    cells = "".join(f"{value:10.1%}" for value in words) + "".join(
+        f"{v:10.1%}" for v in held
+    )
     return f"{name:24}{len(fits):6}{cells}{above}"
 
 
 def main() -> None:
     """Fit and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--null", type=int, default=10, help="draws of each kind and size")
+    parser.add_argument(
+        "--null", type=int, default=10, help="draws of each kind and size"
+    )
     parser.add_argument("--different", type=int, default=60, help="problems")
     parser.add_argument("--sizes", default="500,2000")
     parser.add_argument("--features", default="5,20,100,300")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first problem")
+    parser.add_argument(
+        "--first", type=int, default=0, help="seed of the first problem"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    sizes, features = ([int(n) for n in each.split(",")] for each in (args.sizes, args.features))
+    sizes, features = (
+        [int(n) for n in each.split(",")] for each in (args.sizes, args.features)
+    )
     seeds = range(args.first, args.first + args.null)
     tasks: list[Task] = [
         (1000 * i + 10 * d + s, base, 0.4 * (s // 2 % 2), d, n)
@@ -175,9 +198,16 @@ def main() -> None:
         for s in seeds
     ]
     problems = range(args.first, args.first + args.different)
-    tasks += [(s, "different", spread, 0, n) for n in sizes for spread in SPREADS for s in problems]
+    tasks += [
+        (s, "different", spread, 0, n)
+        for n in sizes
+        for spread in SPREADS
+        for s in problems
+    ]
     fits = run(tasks, args.jobs, args.keep)
-    shares = "".join(f"{f'best {share:.0%}':>10}" for share in SHARES[:3]) + f"{'all':>10}"
+    shares = (
+        "".join(f"{f'best {share:.0%}':>10}" for share in SHARES[:3]) + f"{'all':>10}"
+    )
     print(f"{'':24}{'fits':>6}{'clearly':>10}{'probably':>10}{shares}{'above 0':>10}")
     for n in sizes:
         null = [fit for fit in fits if fit["task"][4] == n and fit["task"][1] in BASES]
@@ -189,7 +219,9 @@ def main() -> None:
             print(line(f"  {d} features", [fit for fit in null if fit["task"][3] == d]))
         for spread in SPREADS:
             some = [
-                f for f in fits if f["task"][1:3] == ["different", spread] and f["task"][4] == n
+                f
+                for f in fits
+                if f["task"][1:3] == ["different", spread] and f["task"][4] == n
             ]
             if some:
                 print(line(f"4 x {n:,}, differ by {spread}", some))

@@ -65,19 +65,32 @@ def write_reference() -> None:
                     "   :members:",
                     f"   :exclude-members: {ROUTING}",
                 ]
-                page += ["   :inherited-members: BaseEstimator"] * issubclass(thing, BaseEstimator)
+                page += ["   :inherited-members: BaseEstimator"] * issubclass(
+                    thing, BaseEstimator
+                )
                 page += [""]
             else:
                 page += [f".. autofunction:: {name}", ""]
         (folder / f"{module}.rst").write_text("\n".join(page), "utf-8")
         modules.append(f"   {module}")
-    toc = ["Reference", "=========", "", ".. toctree::", "   :maxdepth: 1", "", *modules, ""]
+    toc = [
+        "Reference",
+        "=========",
+        "",
+        ".. toctree::",
+        "   :maxdepth: 1",
+        "",
+        *modules,
+        "",
+    ]
     (folder / "index.rst").write_text("\n".join(toc), "utf-8")
 
 
 def _mathml(self: Any, node: nodes.Element, display: str) -> None:
     """Write a formula; bars keep to the height of a line, and away from what they enclose."""
-    bars = re.sub(r"<mo>(&#x(?:02016|0007C);)</mo>", BAR, convert(node.astext(), display=display))
+    bars = re.sub(
+        r"<mo>(&#x(?:02016|0007C);)</mo>", BAR, convert(node.astext(), display=display)
+    )
     self.body.append(bars)
     raise nodes.SkipNode
 

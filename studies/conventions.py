@@ -66,7 +66,11 @@ def sklift_uplift_auc(score: ArrayLike, y: ArrayLike, treatment: ArrayLike) -> f
 
 
 def sklift_qini_auc(
-    score: ArrayLike, y: ArrayLike, treatment: ArrayLike, *, negative_effect: bool = True
+    score: ArrayLike,
+    y: ArrayLike,
+    treatment: ArrayLike,
+    *,
+    negative_effect: bool = True,
 ) -> float:
     r"""Return scikit-uplift's ``qini_auc_score``.
 
@@ -202,7 +206,9 @@ def causalml_auuc(
         score = check_vector("score", score)
         tau = check_vector("tau", tau)
         check_same_length(score=score, tau=tau)
-        gain = np.concatenate(([0.0], group_with_ties_in_row_order(score).sums_from_top(tau)))
+        gain = np.concatenate(
+            ([0.0], group_with_ties_in_row_order(score).sums_from_top(tau))
+        )
     else:
         arms = check_and_accumulate(score, y, treatment)
         with_both = (arms.n_treated > 0.0) & (arms.n_control > 0.0)
@@ -396,7 +402,9 @@ def uplift_points(arms: Arms) -> tuple[Array, Array]:
 def qini_points(arms: Arms) -> tuple[Array, Array]:
     """Return rows so far, and responders less those expected from the untreated."""
     rows = arms.n_treated + arms.n_control
-    gain = arms.y_treated - mean_or_zero(arms.y_control * arms.n_treated, arms.n_control)
+    gain = arms.y_treated - mean_or_zero(
+        arms.y_control * arms.n_treated, arms.n_control
+    )
     return np.concatenate(([0.0], rows)), np.concatenate(([0.0], gain))
 
 

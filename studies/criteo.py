@@ -24,7 +24,10 @@ NUMERIC = (1, 2)
 UNKNOWN = -1.0  # code of a category that is not given
 NON_CLICK_WEIGHT = 10.0  # one in ten of the impressions without a click was kept
 CLICKS = {"1": True, "0": False}
-COSTS = {"0.001": True, "0.999": False}  # what forms B and C write for click and no click
+COSTS = {
+    "0.001": True,
+    "0.999": False,
+}  # what forms B and C write for click and no click
 # Form C numbers the pairs of feature and category; these are feature 12 = 0 and = 1.
 CHALLENGE_CONTROL, CHALLENGE_TREATED = 11, 49
 EXPECTED_A = (
@@ -53,7 +56,9 @@ class Impression:
     """
 
     example: int  # the file's number of the impression
-    features: tuple[float, ...]  # display features 1 to 10 or 1 to 2; -1 is an unknown category
+    features: tuple[
+        float, ...
+    ]  # display features 1 to 10 or 1 to 2; -1 is an unknown category
     treated: bool  # feature 12 of the displayed product
     clicked: bool
     propensity: float  # probability that the logging policy displays this product
@@ -98,18 +103,26 @@ def _read_a(lines: Lines) -> Iterator[Impression]:
             continue
         at, cells = lines.number, header.split()
         try:
-            word, example, clicked = cells[0], int(cells[1].rstrip(":")), CLICKS[cells[3]]
+            word, example, clicked = (
+                cells[0],
+                int(cells[1].rstrip(":")),
+                CLICKS[cells[3]],
+            )
             propensity, slots, n = float(cells[4]), int(cells[5]), int(cells[6])
             features = _display(cell.split(":") for cell in cells[7:])
         except (ValueError, LookupError) as error:
-            raise lines.fail(f"{EXPECTED_A}, found {header[:60]!r} ({error}).") from error
+            raise lines.fail(
+                f"{EXPECTED_A}, found {header[:60]!r} ({error})."
+            ) from error
         if word != "example" or n < 1:
             raise lines.fail(f"{EXPECTED_A}, found {header[:60]!r}.")
         flags = []
         for _ in range(n):
             line = next(lines, None)
             if line is None or f" exid:{example} " not in f"{line} ":
-                raise lines.fail(f"expected {n} candidates of example {example} after line {at}.")
+                raise lines.fail(
+                    f"expected {n} candidates of example {example} after line {at}."
+                )
             if slots == 1:
                 flags.append(_has_twelve(line, ":"))
         if slots == 1:
@@ -126,9 +139,13 @@ def _read_b(lines: Lines) -> Iterator[Impression]:
         try:
             word, number = title.split()
             example = int(number)
-            features = _display(token.replace("_", ":", 1).split(":") for token in tokens.split())
+            features = _display(
+                token.replace("_", ":", 1).split(":") for token in tokens.split()
+            )
         except (ValueError, LookupError) as error:
-            raise lines.fail(f"{EXPECTED_B}, found {header[:60]!r} ({error}).") from error
+            raise lines.fail(
+                f"{EXPECTED_B}, found {header[:60]!r} ({error})."
+            ) from error
         if word != "shared" or not bar:
             raise lines.fail(f"{EXPECTED_B}, found {header[:60]!r}.")
         shown = next(lines, "")
@@ -177,12 +194,16 @@ def _read_c(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
                 break
             flags.append(_has_tokens(other))
         if inverse <= 0.0:
-            raise lines.fail(f"the weight |p must be above 0, found {inverse}.", number=at)
+            raise lines.fail(
+                f"the weight |p must be above 0, found {inverse}.", number=at
+            )
         propensity = (1.0 if clicked else NON_CLICK_WEIGHT) / inverse
         yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-Flags: TypeAlias = tuple[bool, bool]  # whether feature 12 = 0 and feature 12 = 1 are in a line
+Flags: TypeAlias = tuple[
+    bool, bool
+]  # whether feature 12 = 0 and feature 12 = 1 are in a line
 
 
 def _impression(
@@ -196,7 +217,9 @@ def _impression(
 ) -> Impression:
     # Rounding of 10 / (10 / p) may leave a hair above 1.
     if not 0.0 < propensity <= 1.0 + 1e-9:
-        raise lines.fail(f"the propensity must lie in (0, 1], found {propensity}.", number=at)
+        raise lines.fail(
+            f"the propensity must lie in (0, 1], found {propensity}.", number=at
+        )
     return Impression(
         example=example,
         features=features,
@@ -218,7 +241,9 @@ def _display(pairs: Iterable[Sequence[Any]]) -> tuple[float, ...]:
     return tuple(values.get(j, UNKNOWN) for j in range(1, DISPLAY_FEATURES + 1))
 
 
-def _challenge_display(tokens: list[list[str]], index: DisplayIndex) -> tuple[float, ...]:
+def _challenge_display(
+    tokens: list[list[str]], index: DisplayIndex
+) -> tuple[float, ...]:
     """Return the display features of form C, or the two that need no index."""
     pairs: list[tuple[int, float]] = []
     for number, value in tokens:
@@ -398,7 +423,9 @@ def criteo_impressions(
     return impressions()
 
 
-def _display_index(index: str | os.PathLike[str] | Mapping[int, int] | None) -> dict[int, int]:
+def _display_index(
+    index: str | os.PathLike[str] | Mapping[int, int] | None,
+) -> dict[int, int]:
     """Return the display feature of each token, from a mapping or a CSV file."""
     pairs = index.items() if isinstance(index, Mapping) else _read_index(index)
     features = {int(token): int(feature) for token, feature in pairs}
@@ -414,8 +441,12 @@ def _read_index(given: str | os.PathLike[str] | None) -> Iterator[tuple[int, int
     token, feature = INDEX_COLUMNS
     with Lines(path) as lines:
         reader = csv.DictReader(lines)
-        if missing := [name for name in INDEX_COLUMNS if name not in (reader.fieldnames or ())]:
-            raise TableError(f"{str(path)!r} has no column {missing[0]!r}. Check display_index=.")
+        if missing := [
+            name for name in INDEX_COLUMNS if name not in (reader.fieldnames or ())
+        ]:
+            raise TableError(
+                f"{str(path)!r} has no column {missing[0]!r}. Check display_index=."
+            )
         for row in reader:
             try:
                 if row[feature]:

@@ -84,18 +84,24 @@ def fetch_criteo_uplift(
     file = locate(CRITEO_UPLIFT, path=path, download=download, progress=progress)
     numbers = array("d")  # eight bytes for each number and no more
     with Lines(file) as lines:
-        check_header(file, next(lines, "").split(","), list(CRITEO_HEADER), "Criteo uplift")
+        check_header(
+            file, next(lines, "").split(","), list(CRITEO_HEADER), "Criteo uplift"
+        )
         rest = islice(lines, max_rows)
         while block := list(islice(rest, BLOCK)):
             numbers.frombytes(_criteo_rows(block, lines).tobytes())
     if not numbers:
         raise TableError(f"{str(file)!r} has no rows. Fetch it again.")
     rows = np.frombuffer(numbers).reshape(-1, len(CRITEO_HEADER))
-    labels = {name: np.array(rows[:, CRITEO_HEADER.index(name)]) for name in CRITEO_LABELS}
+    labels = {
+        name: np.array(rows[:, CRITEO_HEADER.index(name)]) for name in CRITEO_LABELS
+    }
     treated = labels["treatment"]
     return PublicData(
         name="criteo uplift",
-        X=rows[:, : len(CRITEO_FEATURES)],  # a view: a copy would double the memory of all rows
+        X=rows[
+            :, : len(CRITEO_FEATURES)
+        ],  # a view: a copy would double the memory of all rows
         y=labels[outcome],
         treatment=treated,
         feature_names=CRITEO_FEATURES,
@@ -121,7 +127,8 @@ def _criteo_rows(block: list[str], lines: Lines) -> Array:
         cells = line.split(",")
         if len(cells) != len(CRITEO_HEADER):
             raise lines.fail(
-                f"expected {len(CRITEO_HEADER)} cells, found {len(cells)}.", number=number
+                f"expected {len(CRITEO_HEADER)} cells, found {len(cells)}.",
+                number=number,
             )
         try:
             row = np.array([[float(cell) for cell in cells]])

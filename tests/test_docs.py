@@ -37,8 +37,12 @@ def files(tmp_path_factory, write_campaign):
     return folder
 
 
-@pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")  # of ids in raw files
-@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
+@pytest.mark.filterwarnings(
+    "ignore::unjoined.errors.ColumnWarning"
+)  # of ids in raw files
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name
+)
 def test_examples_of_a_page_run_in_order(page, files, here):
     shutil.copytree(files, here, dirs_exist_ok=True)
     names = {}
@@ -47,9 +51,13 @@ def test_examples_of_a_page_run_in_order(page, files, here):
     assert names
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name
+)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([\w./-]+\.(?:md|png|cff))(?:#[^)]*)?\)", page.read_text()):
+    for target in re.findall(
+        r"\]\(([\w./-]+\.(?:md|png|cff))(?:#[^)]*)?\)", page.read_text()
+    ):
         assert (page.parent / target.strip()).exists(), target
 
 
@@ -71,17 +79,29 @@ def test_files_that_pages_name_exist():
     "example", sorted((ROOT / "docs" / "examples").glob("*/*.py")), ids=lambda p: p.stem
 )
 def test_examples_draw_the_pictures_of_the_pages(example, tmp_path):
-    subprocess.run([sys.executable, str(example), str(tmp_path)], check=True, cwd=tmp_path)
+    subprocess.run(
+        [sys.executable, str(example), str(tmp_path)], check=True, cwd=tmp_path
+    )
     pictures = list(tmp_path.glob("*.png"))
     assert pictures
-    assert all((ROOT / "docs" / "images" / picture.name).exists() for picture in pictures)
+    assert all(
+        (ROOT / "docs" / "images" / picture.name).exists() for picture in pictures
+    )
 
 
 @pytest.mark.slow
 def test_numbers_of_the_readme_are_those_of_the_demo(tmp_path):
     """To two hundredths: networks differ a little between machines."""
     done = subprocess.run(
-        [sys.executable, "-m", "unjoined", "demo", "--json", "--out", str(tmp_path / "d")],
+        [
+            sys.executable,
+            "-m",
+            "unjoined",
+            "demo",
+            "--json",
+            "--out",
+            str(tmp_path / "d"),
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -98,7 +118,10 @@ def test_tables_of_which_estimator_are_those_of_the_benchmark(tmp_path):
     """The page quotes the committed results, line by line."""
     script = ROOT / "docs" / "examples" / "3-comparison" / "which_estimator.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     page = (ROOT / "docs" / "guide" / "which-estimator.md").read_text().splitlines()
     tables = [line for line in done.stdout.splitlines() if line.startswith("| ")]
@@ -113,7 +136,9 @@ def test_every_file_says_what_it_is_for():
         text=True,
         check=True,
     )
-    listed = dict(re.findall(r"^\| `([\w./]+\.py)` \| (.*) \|$", done.stdout, flags=re.M))
+    listed = dict(
+        re.findall(r"^\| `([\w./]+\.py)` \| (.*) \|$", done.stdout, flags=re.M)
+    )
     real = {str(path.relative_to(ROOT / "src" / "unjoined")) for path in SOURCES}
     assert set(listed) == {path for path in real if not path.endswith("__init__.py")}
     assert all(listed.values())
@@ -128,7 +153,9 @@ def private_imports(path):
     """Return the private names that a test imports."""
     names = []
     for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unjoined"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "unjoined"
+        ):
             names += [alias.name for alias in node.names if alias.name.startswith("_")]
     return names
 
@@ -136,8 +163,14 @@ def private_imports(path):
 def test_tests_import_no_private_name_and_patch_little():
     """The number may go down and not up. Limits lowered by the fixture `limits` do not count."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
-    assert {path.name: names for path in tests if (names := private_imports(path))} == {}
-    patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
+    assert {
+        path.name: names for path in tests if (names := private_imports(path))
+    } == {}
+    patched = [
+        path.name
+        for path in tests
+        if re.search("monkey[p]atch", path.read_text(), re.I)
+    ]
     assert len(patched) <= 25, patched
 
 
@@ -145,7 +178,11 @@ def test_messages_of_the_page_of_messages_are_those_of_the_code():
     page = (ROOT / "docs" / "guide" / "errors.md").read_text()
     quoted = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
     nodes = [node for path in SOURCES for node in ast.walk(parsed(path))]
-    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    texts = [
+        n.value
+        for n in nodes
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
     assert len(quoted) > 15
     assert [words for words in quoted if not any(words in text for text in texts)] == []
 
@@ -155,5 +192,7 @@ def test_every_page_of_the_guide_has_a_place_in_the_order_but_once():
     placed = re.findall(r"^(?:guide|notebooks)/[\w-]+$", index, flags=re.M)
     assert len(set(placed)) == len(placed)
     pages = {f"guide/{page.stem}" for page in PAGES[1:]}
-    sources = {f"notebooks/{p.stem}" for p in (ROOT / "docs" / "notebooks").glob("*.py")}
+    sources = {
+        f"notebooks/{p.stem}" for p in (ROOT / "docs" / "notebooks").glob("*.py")
+    }
     assert pages | sources <= set(placed)

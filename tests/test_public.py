@@ -13,7 +13,9 @@ import unjoined
 
 def test_every_public_name_is_there_and_documented():
     things = {name: getattr(unjoined, name) for name in unjoined.__all__}
-    assert [name for name, thing in things.items() if callable(thing) and not thing.__doc__] == []
+    assert [
+        name for name, thing in things.items() if callable(thing) and not thing.__doc__
+    ] == []
 
 
 def listed():
@@ -21,7 +23,10 @@ def listed():
     page = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8")
     for section in page.split("\n## ")[1:]:
         module = section.split("`")[1]
-        yield from ((module, name) for name in re.findall(r"^\| `(\w+)` \|", section, flags=re.M))
+        yield from (
+            (module, name)
+            for name in re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
+        )
 
 
 def test_every_name_of_the_page_is_where_it_says_and_documented():
@@ -54,7 +59,17 @@ def test_all_holds_strings_and_star_import_works():
     assert set(unjoined.__all__) <= set(names)
 
 
-EXTRAS = ("pandas", "polars", "pyarrow", "duckdb", "matplotlib", "typer", "rich", "skops", "torch")
+EXTRAS = (
+    "pandas",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "matplotlib",
+    "typer",
+    "rich",
+    "skops",
+    "torch",
+)
 
 # Makes the extras look as if they were not installed.
 BLOCK = f"""
@@ -104,7 +119,9 @@ MISSING = {
 }
 
 
-def test_without_extras_the_core_fits_and_the_rest_says_which_install_brings_it(tmp_path):
+def test_without_extras_the_core_fits_and_the_rest_says_which_install_brings_it(
+    tmp_path,
+):
     table = tmp_path / "x.csv"
     table.write_text("a\n1\n")
     code = f"""
@@ -156,13 +173,21 @@ def floors(requirements):
 
 def declared():
     extras = PROJECT["optional-dependencies"]
-    named = [extras[name] for name in extras if name not in ("all", "docs", "test", "workflows")]
-    return floors([*PROJECT["dependencies"], *(entry for extra in named for entry in extra)])
+    named = [
+        extras[name]
+        for name in extras
+        if name not in ("all", "docs", "test", "workflows")
+    ]
+    return floors(
+        [*PROJECT["dependencies"], *(entry for extra in named for entry in extra)]
+    )
 
 
 def test_the_oldest_environment_has_the_oldest_versions_that_are_declared():
     pinned = floors((ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines())
-    without_torch = {name: version for name, version in declared().items() if name != "torch"}
+    without_torch = {
+        name: version for name, version in declared().items() if name != "torch"
+    }
     assert without_torch.items() <= pinned.items()
 
 

@@ -48,7 +48,9 @@ def test_a_wrong_length_names_the_argument_and_both_numbers():
 
 
 def test_populations_must_be_one_dimensional_and_one_per_row():
-    with pytest.raises(InputError, match=r"population must be one-dimensional, got shape \(1, 2\)"):
+    with pytest.raises(
+        InputError, match=r"population must be one-dimensional, got shape \(1, 2\)"
+    ):
         check_population([["a", "b"]], KIND[:2])
     with pytest.raises(InputError, match="population has 1 entries but X has 2 rows"):
         check_population(["a"], KIND[:2])
@@ -69,7 +71,9 @@ def test_populations_must_be_one_dimensional_and_one_per_row():
         pa.array(["a", "b", None]),
         np.array(["2020-01-01", "2021-01-01", "NaT"], dtype="datetime64[D]"),
     ],
-    ids=lambda population: f"{type(population).__module__}-{getattr(population, 'dtype', '')}",
+    ids=lambda population: (
+        f"{type(population).__module__}-{getattr(population, 'dtype', '')}"
+    ),
 )
 def test_a_missing_population_is_counted_and_its_row_named(population):
     with pytest.raises(LabelError, match=r"missing in 1 of 3 rows \(first at row 2\)"):
@@ -80,19 +84,23 @@ def test_a_missing_population_is_counted_and_its_row_named(population):
 
 def test_a_population_without_a_label_is_refused_with_its_name():
     with pytest.raises(
-        LabelError, match=r"1 of 3 rows have a population but neither .* \(first at row 2: c\)"
+        LabelError,
+        match=r"1 of 3 rows have a population but neither .* \(first at row 2: c\)",
     ):
         check_population(["a", "b", "c"], np.array([OUTCOME, TREATMENT, TARGET]))
 
 
 def test_whole_numbers_beside_nan_stay_whole():
-    clean = check_population(np.array([1.0, 2.0, NAN]), np.array([OUTCOME, TREATMENT, TARGET]))
+    clean = check_population(
+        np.array([1.0, 2.0, NAN]), np.array([OUTCOME, TREATMENT, TARGET])
+    )
     assert clean[:2].tolist() == [1, 2]
     assert clean.dtype.kind == "i"
 
 
 @pytest.mark.parametrize(
-    "population", [["a", "b"], [1, 2], [True, False], [0.5, 1.5], np.array(["a", "b"], object)]
+    "population",
+    [["a", "b"], [1, 2], [True, False], [0.5, 1.5], np.array(["a", "b"], object)],
 )
 def test_populations_may_have_names_of_any_plain_type(population):
     assert check_population(population, KIND[:2]).tolist() == list(population)
@@ -110,7 +118,8 @@ def test_cells_are_numbered_in_the_order_of_sorted_names_and_target_rows_belong_
 
 def test_one_population_is_not_enough():
     with pytest.raises(
-        LabelError, match=r"found 1: 'a' in n_samples=4 rows\. Uplift cannot be identified"
+        LabelError,
+        match=r"found 1: 'a' in n_samples=4 rows\. Uplift cannot be identified",
     ):
         check_cells(KIND, np.array(["a"] * 4), np.ones(4))
 
@@ -134,7 +143,9 @@ def test_an_empty_cell_is_named(population, message):
 
 def test_a_cell_whose_rows_all_weigh_nothing_counts_as_empty():
     population = np.array(["a", "b", "a", "b"])
-    with pytest.raises(LabelError, match="population 'b' has no weight above 0 in its outcome"):
+    with pytest.raises(
+        LabelError, match="population 'b' has no weight above 0 in its outcome"
+    ):
         check_cells(KIND, population, np.array([1.0, 0.0, 1.0, 1.0]))
 
 
@@ -164,13 +175,16 @@ def test_a_column_of_labels_may_be_left_out():
 def test_an_infinite_label_names_its_column_and_row(bad, name, row):
     columns = {"y": [3.0, 4.0, NAN, NAN], "treatment": [NAN, NAN, 0.0, 1.0]}
     columns[name][row] = bad
-    with pytest.raises(LabelError, match=rf"{name} is infinite in 1 of 4 .*\(first at row {row}\)"):
+    with pytest.raises(
+        LabelError, match=rf"{name} is infinite in 1 of 4 .*\(first at row {row}\)"
+    ):
         check_labels(**columns, n=4)
 
 
 def test_both_labels_in_a_row_are_refused():
     with pytest.raises(
-        LabelError, match=r"2 of 3 rows have an outcome and a treatment \(first at row 1\)\. Here"
+        LabelError,
+        match=r"2 of 3 rows have an outcome and a treatment \(first at row 1\)\. Here",
     ):
         check_labels([3.0, 4.0, 5.0], [NAN, 0.0, 1.0], 3)
 
@@ -204,7 +218,9 @@ def test_labels_of_another_length_are_refused():
 
 
 def test_text_labels_are_refused_by_what_they_should_be():
-    with pytest.raises(InputError, match=r"outcomes must be numbers, or words .* got 'buys'"):
+    with pytest.raises(
+        InputError, match=r"outcomes must be numbers, or words .* got 'buys'"
+    ):
         check_labels(["buys", "none"], None, 2)
 
 
@@ -228,14 +244,20 @@ def test_every_coding_of_treatment_gives_the_same_minus_and_plus_one(treated):
 
 @pytest.mark.parametrize(
     ("codes", "shown"),
-    [([0.0, 1.0, 2.0], r"0\.0, 1\.0, 2\.0"), ([1.0, 2.0], r"1\.0, 2\.0"), ([-1.0, 0.0], "-1.0, 0")],
+    [
+        ([0.0, 1.0, 2.0], r"0\.0, 1\.0, 2\.0"),
+        ([1.0, 2.0], r"1\.0, 2\.0"),
+        ([-1.0, 0.0], "-1.0, 0"),
+    ],
 )
 def test_other_codes_of_treatment_are_shown(codes, shown):
     with pytest.raises(LabelError, match=f"0/1, False/True or -1/[+]1, got {shown}"):
         check_treatment(np.array(codes))
 
 
-@pytest.mark.parametrize("pair", [(0.0, 1.0), (-1.0, 1.0), (1.0, 2.0), (0.0, 100.0), (-3.0, 5.0)])
+@pytest.mark.parametrize(
+    "pair", [(0.0, 1.0), (-1.0, 1.0), (1.0, 2.0), (0.0, 100.0), (-3.0, 5.0)]
+)
 def test_outcomes_of_two_whole_numbers_become_exactly_minus_and_plus_one(pair):
     coding = check_outcome(np.array(pair))
     assert coding.is_binary
@@ -255,7 +277,10 @@ def test_outcomes_of_any_two_values_become_minus_and_plus_one(a, b, which):
     tolerance = 4 * np.finfo(float).eps * max(1.0, max(abs(low), abs(high)) / scale)
     assert coding.is_binary
     assert_allclose(
-        coding.encode(y), np.where([*which, True, False], 1.0, -1.0), rtol=0, atol=tolerance
+        coding.encode(y),
+        np.where([*which, True, False], 1.0, -1.0),
+        rtol=0,
+        atol=tolerance,
     )
     assert_allclose(coding.scale * 2.0, high - low, rtol=1e-15)
 
@@ -300,18 +325,25 @@ def test_a_weight_of_zero_is_allowed():
     assert_array_equal(check_weight([0, 1], 2), [0.0, 1.0])
 
 
-@pytest.mark.parametrize(("bad", "shown"), [(-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf")])
+@pytest.mark.parametrize(
+    ("bad", "shown"), [(-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf")]
+)
 def test_weights_that_cannot_be_are_shown(bad, shown):
     with pytest.raises(
-        LabelError, match=rf"finite and not negative, got {shown} in 1 of 3 rows.*the weight 0"
+        LabelError,
+        match=rf"finite and not negative, got {shown} in 1 of 3 rows.*the weight 0",
     ):
         check_weight([1.0, bad, 0.0], 3)
 
 
 def test_weights_are_one_per_row():
-    with pytest.raises(InputError, match="sample_weight has 2 entries but X has 3 rows"):
+    with pytest.raises(
+        InputError, match="sample_weight has 2 entries but X has 3 rows"
+    ):
         check_weight([1.0, 2.0], 3)
-    with pytest.raises(InputError, match=r"sample_weight must be one-dimensional, got shape \(1,"):
+    with pytest.raises(
+        InputError, match=r"sample_weight must be one-dimensional, got shape \(1,"
+    ):
         check_weight([[1.0, 2.0]], 2)
 
 
@@ -322,9 +354,12 @@ def test_weights_are_one_per_row():
 @pytest.mark.parametrize("values", [["x", "y"], [None, "y"]])
 def test_a_text_column_is_named_with_its_values_and_its_table(frame, values):
     with pytest.raises(
-        TableError, match=r"features must be numbers, but column 'city' of the mail table holds"
+        TableError,
+        match=r"features must be numbers, but column 'city' of the mail table holds",
     ) as caught:
-        check_numeric_columns(frame({"age": [1, 2], "city": values}), table="the mail table")
+        check_numeric_columns(
+            frame({"age": [1, 2], "city": values}), table="the mail table"
+        )
     assert "such as" in str(caught.value)
     assert "'y'" in str(caught.value)
 
@@ -346,7 +381,9 @@ def test_pandas_dates_and_categories_are_no_numbers():
 
 def test_arrays_have_no_columns_to_look_at_but_a_type():
     check_numeric_columns(np.array([[True]]))
-    with pytest.raises(InputError, match="features must be numbers, got an array that holds str"):
+    with pytest.raises(
+        InputError, match="features must be numbers, got an array that holds str"
+    ):
         check_numeric_columns(np.array([["text"]]))
 
 
@@ -362,9 +399,13 @@ def test_features_that_are_no_numbers_name_column_rows_and_table(bad, word):
     X = np.zeros((4, 2))
     X[:2, 1] = bad
     n = int((~np.isfinite(bad)).sum())
-    with pytest.raises(InputError, match=rf"of T contain {word} in {n} of 4 rows, in 'b'\. Impute"):
+    with pytest.raises(
+        InputError, match=rf"of T contain {word} in {n} of 4 rows, in 'b'\. Impute"
+    ):
         check_finite_features(X, ["a", "b"], table="T")
-    with pytest.raises(InputError, match=rf"of X contain {word} in {n} of 4 rows, in 'column 1'"):
+    with pytest.raises(
+        InputError, match=rf"of X contain {word} in {n} of 4 rows, in 'column 1'"
+    ):
         check_finite_features(X, None)
 
 
@@ -387,7 +428,10 @@ def test_columns_may_come_in_any_order():
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (["a"], r"T must have the feature columns.*\('a', 'b'; any order\)\. Missing: 'b'\. Sel"),
+        (
+            ["a"],
+            r"T must have the feature columns.*\('a', 'b'; any order\)\. Missing: 'b'\. Sel",
+        ),
         (["a", "b", "c"], r"order\)\. Not expected: 'c'\. Select the same"),
         (["a", "c"], r"Missing: 'b'; Not expected: 'c'\. Select"),
     ],
@@ -399,26 +443,34 @@ def test_missing_and_extra_columns_are_both_named(found, message):
 
 @pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan, True, "1", None])
 def test_a_parameter_that_must_be_positive_is_named_with_its_value(value):
-    with pytest.raises(InputError, match="ridge_f must be a finite number above 0, got") as caught:
+    with pytest.raises(
+        InputError, match="ridge_f must be a finite number above 0, got"
+    ) as caught:
         check_positive("ridge_f", value)
     assert repr(value) in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [-1e-300, np.inf, np.nan, False, "0", None])
 def test_a_parameter_that_must_not_be_negative_is_named_with_its_value(value):
-    with pytest.raises(InputError, match="cost must be a finite number, 0 or above, got"):
+    with pytest.raises(
+        InputError, match="cost must be a finite number, 0 or above, got"
+    ):
         check_not_negative("cost", value)
 
 
 @pytest.mark.parametrize("value", [0, -3, 2.0, np.nan, True, "3", None])
 def test_a_count_is_a_whole_number_above_zero(value):
-    with pytest.raises(InputError, match="n_folds must be a whole number, 1 or above, got"):
+    with pytest.raises(
+        InputError, match="n_folds must be a whole number, 1 or above, got"
+    ):
         check_count("n_folds", value)
 
 
 def test_an_option_is_one_of_its_words():
     assert check_option("basis", "linear", ("linear", "fourier")) == "linear"
-    with pytest.raises(InputError, match="basis must be one of 'linear', 'fourier', got 'cubic'"):
+    with pytest.raises(
+        InputError, match="basis must be one of 'linear', 'fourier', got 'cubic'"
+    ):
         check_option("basis", "cubic", ("linear", "fourier"))
 
 
@@ -426,4 +478,6 @@ def test_numbers_of_numpy_are_numbers():
     assert check_positive("a", np.float32(0.5)) == 0.5
     assert check_not_negative("a", 0) == 0.0
     assert check_count("a", np.int64(3)) == 3
-    assert all(type(v) in (int, float) for v in (check_positive("a", 1), check_count("a", 2)))
+    assert all(
+        type(v) in (int, float) for v in (check_positive("a", 1), check_count("a", 2))
+    )

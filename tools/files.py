@@ -13,13 +13,18 @@ SOURCES = ROOT / "src" / "unjoined"
 
 def purpose(file: Path) -> str:
     """Return the first line of a file's docstring."""
-    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").partition("\n")[0]
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").partition(
+        "\n"
+    )[0]
 
 
 def table(folder: Path) -> list[str]:
     """Return a table with one line per file of a folder."""
     files = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
-    rows = [f"| `{file.relative_to(SOURCES).as_posix()}` | {purpose(file)} |" for file in files]
+    rows = [
+        f"| `{file.relative_to(SOURCES).as_posix()}` | {purpose(file)} |"
+        for file in files
+    ]
     return ["| file | what |", "|---|---|", *rows, ""] if rows else []
 
 
@@ -27,7 +32,11 @@ def packages() -> list[Path]:
     """Return the packages from the top layer of the import contract to the bottom."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     layers = " ".join(settings["tool"]["importlinter"]["contracts"][0]["layers"])
-    return [SOURCES / name for name in layers.split() if (SOURCES / name / "__init__.py").exists()]
+    return [
+        SOURCES / name
+        for name in layers.split()
+        if (SOURCES / name / "__init__.py").exists()
+    ]
 
 
 def page() -> str:

@@ -31,7 +31,11 @@ try:
     import atheris
 except ImportError:
     atheris = None
-with nullcontext() if atheris is None else atheris.instrument_imports(include=["unjoined"]):
+with (
+    nullcontext()
+    if atheris is None
+    else atheris.instrument_imports(include=["unjoined"])
+):
     import unjoined
     from unjoined import federated
     from unjoined.cli import program
@@ -42,10 +46,36 @@ with nullcontext() if atheris is None else atheris.instrument_imports(include=["
 
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))
 WATCHED: set[str] = set()  # the parser at work
-FORBIDDEN = ("os.system", "subprocess.Popen", "os.exec", "os.fork", "socket.connect", "shutil.")
+FORBIDDEN = (
+    "os.system",
+    "subprocess.Popen",
+    "os.exec",
+    "os.fork",
+    "socket.connect",
+    "shutil.",
+)
 EXTRA = b"{}[]\":,-0123456789.eE+ \n\t|='aAzZ_\\/\x00\xff"
-WORDS = [b"null", b"true", b"NaN", b"1e400", b"-1", b"[]", b"{}", b'"', b"__reduce__", b"os"]
-WORDS += [b"system", b"builtins", b"eval", b"../x", b"99999999999999999999", b"\xff\xfe", b""]
+WORDS = [
+    b"null",
+    b"true",
+    b"NaN",
+    b"1e400",
+    b"-1",
+    b"[]",
+    b"{}",
+    b'"',
+    b"__reduce__",
+    b"os",
+]
+WORDS += [
+    b"system",
+    b"builtins",
+    b"eval",
+    b"../x",
+    b"99999999999999999999",
+    b"\xff\xfe",
+    b"",
+]
 
 
 class Target(NamedTuple):
@@ -69,7 +99,10 @@ def as_file(read: Callable[[Path], Any], name: str = "input") -> Callable[[bytes
 def models() -> dict[str, Target]:
     """Return the parser of models."""
     data = paper_problem().draw(60, random_state=0)
-    income, word = 50_000.0 + 1_000.0 * data.X[:, 0], np.where(data.X[:, 1] > 0.0, "a", "b")
+    income, word = (
+        50_000.0 + 1_000.0 * data.X[:, 0],
+        np.where(data.X[:, 1] > 0.0, "a", "b"),
+    )
     table = pa.table({"income": income, "word": word})
     fitted = [
         unjoined.MinMaxUplift(basis="linear", random_state=0).fit(**data),
@@ -85,7 +118,9 @@ def models() -> dict[str, Target]:
         (FOLDER / "m.skops").write_bytes(raw)
         model = unjoined.load_model(FOLDER / "m.skops")
         found = model.predict(table if hasattr(model, "encoder_") else data.X)
-        return "same" if any(np.array_equal(found, want) for want in wanted) else "changed"
+        return (
+            "same" if any(np.array_equal(found, want) for want in wanted) else "changed"
+        )
 
     return {"model files": Target(files, predict)}
 
@@ -103,7 +138,9 @@ def sums() -> dict[str, Target]:
     members = []
     for raw in found:
         with np.load(io.BytesIO(raw)) as archive:
-            members.append({name: archive[name] for name in archive.files if name != "sha256"})
+            members.append(
+                {name: archive[name] for name in archive.files if name != "sha256"}
+            )
 
     def lie(raw: bytes) -> Any:
         own = members[raw[0] % len(members) if raw else 0]
@@ -111,7 +148,9 @@ def sums() -> dict[str, Target]:
         np.savez(file := io.BytesIO(), **made, sha256=federated._checksum(made))
         return as_file(read_sums, "lie.sums")(file.getvalue())
 
-    manifests = [bytes([i]) + own[federated.MANIFEST].tobytes() for i, own in enumerate(members)]
+    manifests = [
+        bytes([i]) + own[federated.MANIFEST].tobytes() for i, own in enumerate(members)
+    ]
     return {
         "sums files": Target(found, as_file(read_sums)),
         "sums and plan manifests": Target(manifests, lie),
@@ -127,10 +166,17 @@ def texts() -> dict[str, Target]:
         b"conversion,spend\n10,2) $100 - $200,142.44,1,0,Surburban,0,Phone,Womens E-Mail,0,0,0\n"
     )
     table = 'age;name;"a;b"\n1,5;x;"y\n"\n2,5;\u00e9;z\n'
-    tables = [table.encode(), table.encode("utf-16"), table.encode("cp1252"), b"a\tb\n1\t2\n"]
+    tables = [
+        table.encode(),
+        table.encode("utf-16"),
+        table.encode("cp1252"),
+        b"a\tb\n1\t2\n",
+    ]
 
     return {
-        "settings": Target([settings], as_file(lambda f: program.read_config(f, "fit", known))),
+        "settings": Target(
+            [settings], as_file(lambda f: program.read_config(f, "fit", known))
+        ),
         "e-mail trial": Target(
             [email], as_file(lambda f: fetch_email(path=f, download=False), "email.csv")
         ),
@@ -172,7 +218,9 @@ class Trial:
         except BaseException as error:
             kept = Path(tempfile.gettempdir()) / f"fuzz-{type(error).__name__}.bin"
             kept.write_bytes(raw)
-            print(f"{self.name}: {type(error).__name__}: {error}; the input is in {kept}")
+            print(
+                f"{self.name}: {type(error).__name__}: {error}; the input is in {kept}"
+            )
             raise
         finally:
             WATCHED.clear()
@@ -195,7 +243,9 @@ def mutated(raw: bytes, rng: np.random.Generator) -> bytes:
             case 1 if at < len(found):
                 found[at] ^= 1 << int(rng.integers(8))
             case 2:
-                found[at : at + int(rng.integers(8))] = WORDS[int(rng.integers(len(WORDS)))]
+                found[at : at + int(rng.integers(8))] = WORDS[
+                    int(rng.integers(len(WORDS)))
+                ]
             case 3:
                 found[at:at] = bytes([EXTRA[int(rng.integers(len(EXTRA)))]])
             case 4:
@@ -233,7 +283,9 @@ def run(name: str, target: Target, runs: int, seed: int) -> Counter[str]:
     words = [sys.argv[0], f"-seed={seed + 1}", f"-max_len={longest}", "-verbosity=0"]
     child = os.fork()  # the fuzzer ends its process, and may be set up but once in each
     if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libFuzzer speaks of its own matters
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 2
+        )  # libFuzzer speaks of its own matters
         atheris.Setup(words, one, custom_mutator=mutate)
         atheris.Fuzz()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
@@ -244,13 +296,17 @@ def run(name: str, target: Target, runs: int, seed: int) -> Counter[str]:
 def main() -> None:
     """Fuzz, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument(
+        "groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}"
+    )
     parser.add_argument("--runs", type=int, default=1000, help="inputs for each parser")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="where to write the counts, as JSON")
     given = parser.parse_args()
     found: dict[str, dict[str, int]] = {}
-    targets = {n: t for group in given.groups or GROUPS for n, t in GROUPS[group]().items()}
+    targets = {
+        n: t for group in given.groups or GROUPS for n, t in GROUPS[group]().items()
+    }
     sys.addaudithook(watch)
     for name, target in targets.items():
         found[name] = dict(run(name, target, given.runs, given.seed))
@@ -258,7 +314,9 @@ def main() -> None:
     total = sum(sum(ends.values()) for ends in found.values())
     print(f"{total:,} inputs: each was read or refused by a clear error")
     if given.out:
-        given.out.write_text(json.dumps({"total": total, "parsers": found}, indent=1) + "\n")
+        given.out.write_text(
+            json.dumps({"total": total, "parsers": found}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

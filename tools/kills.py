@@ -37,11 +37,25 @@ from unjoined.data import fold
 
 # Imported before the fork, so that the commands need not do so again and again. `plan` needs none.
 LIBRARIES = (
-    *("duckdb", "pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "skops.io", "openpyxl"),
+    *(
+        "duckdb",
+        "pyarrow.csv",
+        "pyarrow.parquet",
+        "pyarrow.compute",
+        "skops.io",
+        "openpyxl",
+    ),
     *("pandas", "jinja2", "rich.progress", "matplotlib.figure"),
     *(f"unjoined.cli.{module}" for module, _ in COMMANDS.values()),
 )
-OPERATIONS = {"open", "os.rename", "os.remove", "os.chmod", "os.mkdir", "tempfile.mkstemp"}
+OPERATIONS = {
+    "open",
+    "os.rename",
+    "os.remove",
+    "os.chmod",
+    "os.mkdir",
+    "tempfile.mkstemp",
+}
 TABLES, NEW = (
     [
         *("--outcomes", f"east={folder}/visits_east.csv"),
@@ -65,10 +79,21 @@ class Job(NamedTuple):
     resumes: bool = False
 
 
-FIT = ["fit", *TABLES, *LABELS, "--estimator", "minmax", "--force", "--model", "out/m.skops"]
+FIT = [
+    "fit",
+    *TABLES,
+    *LABELS,
+    "--estimator",
+    "minmax",
+    "--force",
+    "--model",
+    "out/m.skops",
+]
 JOBS = {
     "fit": Job(FIT, ["m.skops"]),
-    "fit --chunks": Job([*FIT, "--chunks", "--checkpoint", "out/kept"], ["m.skops"], True),
+    "fit --chunks": Job(
+        [*FIT, "--chunks", "--checkpoint", "out/kept"], ["m.skops"], True
+    ),
     "aggregate": Job(
         [
             *("aggregate", *PLAN, *TABLES, *LABELS, "--out", "out/a.sums"),
@@ -94,7 +119,16 @@ JOBS = {
     "evaluate": Job(["evaluate", *MODEL, *NEW, *LABELS, "--json"], []),
     "report": Job(
         [
-            *("report", *MODEL, *NEW, *LABELS, "--held-out", "--force", "--out", "out/r.html"),
+            *(
+                "report",
+                *MODEL,
+                *NEW,
+                *LABELS,
+                "--held-out",
+                "--force",
+                "--out",
+                "out/r.html",
+            ),
             *("--table", "in/customers.csv", "--list", "out/list.csv"),
         ],
         ["r.html", "list.csv"],
@@ -199,14 +233,18 @@ def contents(names: set[str]) -> dict[str, str]:
         Path("said").write_text(json.dumps({name: said(OUT / name) for name in names}))
 
     if code := finish(in_child(read)):
-        raise SystemExit(f"{names} cannot be read ({code}): {Path('errors').read_text()}")
+        raise SystemExit(
+            f"{names} cannot be read ({code}): {Path('errors').read_text()}"
+        )
     found: dict[str, str] = json.loads(Path("said").read_text())
     return found
 
 
 def files_in(folder: Path) -> set[str]:
     """Return the names of all files in a folder."""
-    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()
+    }
 
 
 def said(file: Path) -> str:
@@ -214,7 +252,9 @@ def said(file: Path) -> str:
     if file.suffix == ".skops":
         model = unjoined.load_model(file)
         people = unjoined.read_table("in/customers.csv")
-        return model.predict(people.select(list(model.feature_names_in_))).tobytes().hex()
+        return (
+            model.predict(people.select(list(model.feature_names_in_))).tobytes().hex()
+        )
     if file.suffix == ".xlsx":
         return str(unjoined.read_table(file).to_pydict())
     text = file.read_bytes()
@@ -227,7 +267,11 @@ def write_rows(
     """Write a table of people, with whether they were mailed or whether they visited."""
     lines = [",".join(["recency", "history", "newbie", *([label] * bool(label))])]
     for _ in range(n):
-        recency, history, newbie = dice.normal(5, 5), dice.normal(5, 5), dice.integers(2)
+        recency, history, newbie = (
+            dice.normal(5, 5),
+            dice.normal(5, 5),
+            dice.integers(2),
+        )
         mailed = dice.random() < share
         visits = dice.random() < 0.2 + 0.4 * mailed * (recency > 5)
         found = {"mailed": [mailed], "visit": [visits]}.get(label, [])
@@ -292,7 +336,9 @@ class Study:
     def to_the_end(self, words: list[str]) -> dict[str, str]:
         """Run a command undisturbed; return what all files in the folder say then."""
         if code := finish(in_child(lambda: run(words), Path("printed"))):
-            raise SystemExit(f"{self.name} ended with {code}: {Path('errors').read_text()}")
+            raise SystemExit(
+                f"{self.name} ended with {code}: {Path('errors').read_text()}"
+            )
         printed = {} if self.job.writes else {"(printed)": Path("printed").read_text()}
         finished = {name for name in files_in(OUT) if not name.endswith(".part")}
         return contents(finished) | printed
@@ -352,7 +398,9 @@ def main() -> None:
     total = sum(result["kills"] for result in results.values())
     print(f"{total} kills, each resumed to the same result")
     if target:
-        target.write_text(json.dumps({"total": total, "commands": results}, indent=1) + "\n")
+        target.write_text(
+            json.dumps({"total": total, "commands": results}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -105,7 +105,9 @@ def disk(given: argparse.Namespace) -> str:
             path = save_model(model, Path(name, "m.skops"))
             before = path.read_bytes()
             left = os.statvfs(name)
-            Path(name, "ballast").write_bytes(bytes(left.f_bavail * left.f_bsize - 8192))
+            Path(name, "ballast").write_bytes(
+                bytes(left.f_bavail * left.f_bsize - 8192)
+            )
             try:
                 save_model(MinMaxUplift(ridge_f=0.1, ridge_g=0.1).fit(**data), path)
             except UnjoinedError as error:
@@ -115,7 +117,9 @@ def disk(given: argparse.Namespace) -> str:
             load_model(path)
         finally:
             subprocess.run(["umount", name], check=True)  # noqa: S603, S607
-    return f"full disk: the old model stays; it says {said.rpartition(':')[2].strip()!r}"
+    return (
+        f"full disk: the old model stays; it says {said.rpartition(':')[2].strip()!r}"
+    )
 
 
 def slowly(block: Any) -> Any:
@@ -136,7 +140,11 @@ def dask(given: argparse.Namespace) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/scheduler.json"
         begin = [sys.executable, "-m", "dask"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+        quiet = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "cwd": folder,
+        }
         words = ["scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", file]
         scheduler = subprocess.Popen([*begin, *words], **quiet)  # type: ignore[call-overload]  # noqa: S603
         words = ["worker", "--scheduler-file", file, "--nthreads", "1", "--no-nanny"]
@@ -206,7 +214,9 @@ def dask_memory(given: argparse.Namespace) -> str:
             return model.fit(SeparateLabels(X, **labels)).coef_
 
         wanted = fitted(plain)
-        slow = plain.map_blocks(lambda block: time.sleep(2.0 * (block[0, 0] > 0)) or block)
+        slow = plain.map_blocks(
+            lambda block: time.sleep(2.0 * (block[0, 0] > 0)) or block
+        )
         once = plain.map_blocks(greedily, f"{folder}/once", 1, dtype=float)
         for name, X in (("slow", slow), ("out of memory once", once)):
             if not np.allclose(fitted(X), wanted, rtol=1e-9):
@@ -233,16 +243,21 @@ def pause(pid: int) -> None:
 
 
 STUDIES: dict[str, Callable[[argparse.Namespace], str]] = {
-    study.__name__: study for study in (processes, fits, threads, disk, dask, dask_memory)
+    study.__name__: study
+    for study in (processes, fits, threads, disk, dask, dask_memory)
 }
 
 
 def main() -> None:
     """Run the studies and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("studies", nargs="*", metavar="study", help=f"of {', '.join(STUDIES)}")
+    parser.add_argument(
+        "studies", nargs="*", metavar="study", help=f"of {', '.join(STUDIES)}"
+    )
     parser.add_argument("--fits", type=int, default=10_000)
-    parser.add_argument("--out", type=Path, help="where to write what was found, as JSON")
+    parser.add_argument(
+        "--out", type=Path, help="where to write what was found, as JSON"
+    )
     given = parser.parse_args()
     found = {}
     for name in given.studies or STUDIES:

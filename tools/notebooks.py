@@ -15,7 +15,9 @@ from nbconvert import MarkdownExporter
 from traitlets.config import Config
 
 # Files of this user instead of ports that other users of the machine could reach.
-PRIVATE = Config() if os.name == "nt" else Config({"KernelManager": {"transport": "ipc"}})
+PRIVATE = (
+    Config() if os.name == "nt" else Config({"KernelManager": {"transport": "ipc"}})
+)
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 
 
@@ -24,7 +26,9 @@ def main() -> int:
     named = [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.py"))
     for source in named:
         notebook = jupytext.read(source)
-        NotebookClient(notebook, timeout=600, kernel_name="python3", config=PRIVATE).execute()
+        NotebookClient(
+            notebook, timeout=600, kernel_name="python3", config=PRIVATE
+        ).execute()
         names = {"unique_key": source.stem, "output_files_dir": f"{source.stem}_files"}
         text, made = MarkdownExporter().from_notebook_node(notebook, resources=names)
         for name, picture in made["outputs"].items():
@@ -38,5 +42,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of a progress bar, in the kernels
+    os.environ["PYTHONWARNINGS"] = (
+        "ignore:IProgress not found"  # of a progress bar, in the kernels
+    )
     sys.exit(main())

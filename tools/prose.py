@@ -42,19 +42,30 @@ def sentences(page: Path) -> list[list[str]]:
         if block.strip() and not block.lstrip().startswith(("|", "<", "#"))
     ]
     found = [re.split(r"(?<=[.!?:;])\s+", block) for block in blocks]
-    return [words for block in found for part in block if (words := re.findall(r"[\w'-]+", part))]
+    return [
+        words
+        for block in found
+        for part in block
+        if (words := re.findall(r"[\w'-]+", part))
+    ]
 
 
 def syllables(word: str) -> int:
     """Return how many syllables a word has: groups of vowels, but for an e that is not spoken."""
-    spoken = re.sub(r"(?<=[^aeiouyl])e(?:s|d)?$|(?<=[aeiouy]l)e(?:s|d)?$", "", word.lower())
+    spoken = re.sub(
+        r"(?<=[^aeiouyl])e(?:s|d)?$|(?<=[aeiouy]l)e(?:s|d)?$", "", word.lower()
+    )
     return max(1, len(re.findall(r"[aeiouy]+", spoken)))
 
 
 def main() -> int:
     """Print a line for each page and one for all; name what is too long."""
     docs = ROOT / "docs"
-    pages = [ROOT / "README.md", *docs.glob("*.md"), *sorted((docs / "guide").glob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        *docs.glob("*.md"),
+        *sorted((docs / "guide").glob("*.md")),
+    ]
     pages += sorted((docs / "notebooks").glob("*.py"))
     total, guide, found_odd, long = [0, 0, 0], [0, 0, 0], [], []
     print(f"{'page':40}{'words':>8}{'per sentence':>14}{'reading ease':>14}")
@@ -74,7 +85,9 @@ def main() -> int:
     print(_line("docs/guide", *guide))
     print(_line("all", *total))
     for page, words in long:
-        print(f"{page.relative_to(ROOT)}: {len(words)} words: {' '.join(words[:12])} ...")
+        print(
+            f"{page.relative_to(ROOT)}: {len(words)} words: {' '.join(words[:12])} ..."
+        )
     for page, said, better in found_odd:
         print(f"{page.relative_to(ROOT)}: {said!r}; say {better!r}")
     return 1 if long or found_odd else 0
@@ -83,7 +96,9 @@ def main() -> int:
 def oddities(page: Path) -> list[tuple[str, str]]:
     """Return turns of phrase that read like a translation, each with what to say instead."""
     text = " ".join(page.read_text("utf-8").split())
-    return [(m[0], better) for odd, better in ODD.items() for m in re.finditer(odd, text)]
+    return [
+        (m[0], better) for odd, better in ODD.items() for m in re.finditer(odd, text)
+    ]
 
 
 def _line(name: str, words: int, n_sentences: int, n_syllables: int) -> str:

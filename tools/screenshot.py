@@ -24,16 +24,28 @@ VIEWS = {"desktop": (1180, 900), "phone": (390, 844)}
 def browser() -> webdriver.Chrome:
     """Start chromium without a window."""
     options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+    ):
         options.add_argument(argument)
     options.binary_location = shutil.which("chromium") or ""
     # Named, so that selenium does not look for one on the network.
-    return webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    return webdriver.Chrome(
+        options, webdriver.ChromeService(shutil.which("chromedriver"))
+    )
 
 
 def show(driver: webdriver.Chrome, width: int, height: int, scheme: str) -> None:
     """Set the size of the screen and whether it is light or dark."""
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    size = {
+        "width": width,
+        "height": height,
+        "deviceScaleFactor": 1,
+        "mobile": width < 600,
+    }
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

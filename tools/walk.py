@@ -32,7 +32,9 @@ import pyarrow as pa
 import unjoined
 
 ROOT = Path(unjoined.__file__).parent
-CELLS = [(kind, name) for kind in ("outcome", "treatment") for name in ("north", "south")]
+CELLS = [
+    (kind, name) for kind in ("outcome", "treatment") for name in ("north", "south")
+]
 
 
 class CallRecorder:
@@ -64,7 +66,11 @@ class CallRecorder:
     def steps(self) -> list[tuple[str, str, int]]:
         """File, function and number of calls, in the order of the first call."""
         return [
-            (Path(code.co_filename).relative_to(ROOT).as_posix(), code.co_qualname, count)
+            (
+                Path(code.co_filename).relative_to(ROOT).as_posix(),
+                code.co_qualname,
+                count,
+            )
             for code, count in self.calls.items()
         ]
 
@@ -94,11 +100,21 @@ def standard_walks(folder: Path) -> dict[str, Callable[[], None]]:
     """Return the walks that docs/architecture.md quotes, on small files in a folder."""
     files = write_tables(folder)
     options = [
-        word for (kind, name), file in files.items() for word in (f"--{kind}s", f"{name}={file}")
+        word
+        for (kind, name), file in files.items()
+        for word in (f"--{kind}s", f"{name}={file}")
     ]
-    options += ["--outcome", "bought", "--treatment", "mailed", "--model", f"{folder}/m.skops"]
+    options += [
+        "--outcome",
+        "bought",
+        "--treatment",
+        "mailed",
+        "--model",
+        f"{folder}/m.skops",
+    ]
     tables = [
-        {n: str(f) for (k, n), f in files.items() if k == kind} for kind in ("outcome", "treatment")
+        {n: str(f) for (k, n), f in files.items() if k == kind}
+        for kind in ("outcome", "treatment")
     ]
     rows = unjoined.data.campaign_problem().draw(500, random_state=0)
     first = "from unjoined import *\nfrom unjoined.data import *\n"
@@ -120,7 +136,9 @@ def standard_walks(folder: Path) -> dict[str, Callable[[], None]]:
         title: partial(run_snippet, first + text, rows=rows, tables=tables)
         for title, text in snippets.items()
     }
-    return {"unjoined fit on four CSV files": lambda: run_command(["fit", *options])} | walks
+    return {
+        "unjoined fit on four CSV files": lambda: run_command(["fit", *options])
+    } | walks
 
 
 def write_tables(folder: Path) -> dict[tuple[str, str], Path]:

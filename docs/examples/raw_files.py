@@ -18,7 +18,16 @@ from unjoined.data.raw import REGIONS, write_raw_files, write_shop
 
 ASIDE = 0.1  # of the public file: customers to score
 COLUMNS = (
-    *("recency", "history_segment", "history", "mens", "womens", "zip_code", "newbie", "channel"),
+    *(
+        "recency",
+        "history_segment",
+        "history",
+        "mens",
+        "womens",
+        "zip_code",
+        "newbie",
+        "channel",
+    ),
 )
 
 
@@ -32,7 +41,9 @@ def write_email_files(folder: Path, source: Path, *, seed: int = 0) -> dict[str,
     with opener(source, "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows or not {*COLUMNS, "segment", "visit"} <= set(rows[0]):
-        sys.exit(f"{str(source)!r} is not the public e-mail file: it lacks its columns.")
+        sys.exit(
+            f"{str(source)!r} is not the public e-mail file: it lacks its columns."
+        )
     order = np.random.RandomState(seed).permutation(len(rows))
     aside, kept = np.split(order, [int(ASIDE * len(rows))])
     recency = np.array([[float(rows[i]["recency"])] for i in kept])
@@ -62,13 +73,19 @@ def main() -> None:
     """Write the files and name them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--email", type=Path, help="the public e-mail file, plain or gzipped")
-    parser.add_argument("--rows", type=int, default=5000, help="rows of each simulated table")
+    parser.add_argument(
+        "--email", type=Path, help="the public e-mail file, plain or gzipped"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=5000, help="rows of each simulated table"
+    )
     given = parser.parse_args()
     if given.folder.is_dir() and any(given.folder.iterdir()):
         parser.error(f"the folder {str(given.folder)!r} is not empty")
     if given.email is None:
-        written = write_raw_files(given.folder, n_per_table=given.rows, n_customers=2000, seed=0)
+        written = write_raw_files(
+            given.folder, n_per_table=given.rows, n_customers=2000, seed=0
+        )
     else:
         written = write_email_files(given.folder, given.email)
     for path in written.values():

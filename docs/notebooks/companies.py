@@ -16,7 +16,13 @@ import pandas as pd
 from unjoined import MinMaxUplift
 from unjoined.data import campaign_problem
 from unjoined.evaluate import qini
-from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
+from unjoined.federated import (
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    read_sums,
+    write_sums,
+)
 
 problem = campaign_problem()
 data = problem.draw(20_000, random_state=0)
@@ -77,7 +83,9 @@ files = [room / "shop.sums", room / "agency.sums"]
 both = merge_sums([read_sums(file) for file in files])
 model = MinMaxUplift(random_state=0).fit_moments(both)
 strength = model.identification_
-print(f"Policies differ by {strength.rms_gap:.2f}, first-stage F = {strength.f_statistic:.0f}.")
+print(
+    f"Policies differ by {strength.rms_gap:.2f}, first-stage F = {strength.f_statistic:.0f}."
+)
 
 # %% [markdown]
 # ## What was lost?

@@ -45,7 +45,9 @@ problem = SimulatedProblem(
         "county 1": lambda X: 0.9 - (X[:, 0] - 40.0) / 150.0,
         "county 2": lambda X: 0.05 + (X[:, 0] - 40.0) / 250.0,
     },
-    outcome=lambda X, treated, rng: days(X, treated) + 2.0 * rng.standard_normal(len(X)),
+    outcome=lambda X, treated, rng: (
+        days(X, treated) + 2.0 * rng.standard_normal(len(X))
+    ),
     outcome_mean=days,
 )
 

@@ -94,7 +94,9 @@ _HOMES = {
     "Uplift": "estimators.uplift",
     "WeightedUplift": "estimators.weighted",
     **dict.fromkeys(("load_model", "save_model"), "estimators.persist"),
-    **dict.fromkeys(("FourLogistic", "FourNNC", "FourNNR", "FourRidge"), "paper.plugin"),
+    **dict.fromkeys(
+        ("FourLogistic", "FourNNC", "FourNNR", "FourRidge"), "paper.plugin"
+    ),
     **dict.fromkeys(("MinMaxGau", "PlugInUplift", "TwoStageUplift"), "paper.plugin"),
 }
 

@@ -53,7 +53,9 @@ def in_digits(value: float, digits: int = 4, *, sign: bool = False) -> str:
 
 
 LOGGER = logging.getLogger("unjoined")
-PROGRESS = logging.getLogger("unjoined.progress")  # "job: done of all", for whoever listens
+PROGRESS = logging.getLogger(
+    "unjoined.progress"
+)  # "job: done of all", for whoever listens
 LOGGER.addHandler(logging.NullHandler())  # nothing is shown unless somebody asks
 
 

@@ -20,7 +20,9 @@ from unjoined.errors import InputError
 
 LINE = 64  # bytes that the processor moves together
 CHUNK_ROWS = 65_536  # rows read or looked at together: of ten features, 5 megabytes
-CACHE_ROWS = 4096  # rows worked on together, at the most, for their values to stay in the cache
+CACHE_ROWS = (
+    4096  # rows worked on together, at the most, for their values to stay in the cache
+)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -112,7 +114,9 @@ def n_threads(n_jobs: int | None) -> int:
         return int(n_jobs)
     if n_jobs == 0:
         raise InputError("n_jobs must not be 0: None is one thread, -1 all cores.")
-    usable = getattr(os, "sched_getaffinity", None)  # fewer than the machine's in a container
+    usable = getattr(
+        os, "sched_getaffinity", None
+    )  # fewer than the machine's in a container
     cores = len(usable(0)) if usable else os.cpu_count() or 1
     return max(cores + 1 + int(n_jobs), 1)
 
@@ -134,6 +138,8 @@ def all_within(X: Array, limit: float, *, n_jobs: int | None = None) -> bool:
 
     def block_is_within(start: int) -> bool:
         block = X[start : start + CHUNK_ROWS]
-        return bool(-limit <= block.min(initial=0.0) and block.max(initial=0.0) <= limit)
+        return bool(
+            -limit <= block.min(initial=0.0) and block.max(initial=0.0) <= limit
+        )
 
     return all(over_pieces(block_is_within, range(0, len(X), CHUNK_ROWS), n_jobs))

@@ -22,10 +22,16 @@ __all__ = [
 Array: TypeAlias = NDArray[np.float64]  # the docstring gives its shape
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
-CellArray: TypeAlias = NDArray[np.uint8]  # kind and population in one; 16 bits if they are many
+CellArray: TypeAlias = NDArray[
+    np.uint8
+]  # kind and population in one; 16 bits if they are many
 Frame: TypeAlias = Any  # a data frame that narwhals reads: pandas, polars or pyarrow
-MatrixLike: TypeAlias = Any  # what scikit-learn takes as ``X``: a matrix or a data frame
-RandomState: TypeAlias = int | np.random.RandomState | None  # as scikit-learn's ``random_state``
+MatrixLike: TypeAlias = (
+    Any  # what scikit-learn takes as ``X``: a matrix or a data frame
+)
+RandomState: TypeAlias = (
+    int | np.random.RandomState | None
+)  # as scikit-learn's ``random_state``
 
 
 @runtime_checkable

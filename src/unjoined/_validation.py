@@ -46,13 +46,17 @@ def printable(text: str) -> str:
     'age\\x1b[2J'
     """
     text = mask_secrets(text)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def shown(values: Iterable[Any]) -> str:
     """Return at most five values, for a message."""
     some = list(values)
-    return ", ".join(_short(repr(v)) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+    return ", ".join(_short(repr(v)) for v in some[:5]) + (
+        ", ..." if len(some) > 5 else ""
+    )
 
 
 def did_you_mean(name: Any, known: Iterable[Any]) -> str:
@@ -143,7 +147,9 @@ def check_numeric_columns(
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             values = frame.get_column(name).to_list()
-            if dtype == nw.Object and all(isinstance(v, Real | Decimal) for v in values):
+            if dtype == nw.Object and all(
+                isinstance(v, Real | Decimal) for v in values
+            ):
                 continue
             # One stray word turns a column of numbers into text: show the word, not the numbers.
             text = {i: v for i, v in enumerate(values) if not _reads_as_number(v)}
@@ -166,7 +172,9 @@ def _reads_as_number(value: Any) -> bool:
     return isinstance(value, Real)
 
 
-def check_number_type(name: str, values: Any, error: type[InputError] = InputError) -> None:
+def check_number_type(
+    name: str, values: Any, error: type[InputError] = InputError
+) -> None:
     """Refuse an array of text, dates, durations or complex numbers, which numpy would convert."""
     if issparse(values):  # told elsewhere, and numpy cannot look into it
         return
@@ -189,16 +197,22 @@ def check_number_type(name: str, values: Any, error: type[InputError] = InputErr
         )
 
 
-def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+def check_finite_features(
+    X: Array, names: Sequence[str] | None, *, table: str = "X"
+) -> None:
     """Refuse missing and infinite features, naming the columns that hold them."""
     # One pass with a scalar result is cheap; the columns are looked at only when it fails.
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # a sum may overflow, or be inf - inf
         total = X.sum(dtype=np.float64)
     if np.isfinite(total) or np.isfinite(X).all():
         return
     bad: BoolArray = ~np.isfinite(X)
     what = " and ".join(
-        word for word, found in (("NaN", np.isnan(X)), ("inf", np.isinf(X))) if found.any()
+        word
+        for word, found in (("NaN", np.isnan(X)), ("inf", np.isinf(X)))
+        if found.any()
     )
     raise InputError(
         f"features of {table} contain {what} in {_places(bad, names)}. Impute or remove these rows "
@@ -206,7 +220,9 @@ def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str =
     )
 
 
-def check_feature_sizes(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+def check_feature_sizes(
+    X: Array, names: Sequence[str] | None, *, table: str = "X"
+) -> None:
     """Refuse features that are too large to be squared and added up, naming their columns."""
     if X.min(initial=0.0) >= -LARGEST and X.max(initial=0.0) <= LARGEST:
         return
@@ -249,12 +265,15 @@ def check_numbers(name: str, array: Any, *shape: int | None) -> None:
         found = f"shape {array.shape} of {array.dtype}"
         fits = array.ndim == len(shape) and array.dtype.kind in "iuf"
         if fits and all(
-            want in (None, length) for want, length in zip(shape, array.shape, strict=True)
+            want in (None, length)
+            for want, length in zip(shape, array.shape, strict=True)
         ):
             if np.isfinite(array).all():
                 return
             found = "NaN or infinite ones"
-    raise InputError(f"{name} must be an array of finite numbers, shape ({wanted}), got {found}.")
+    raise InputError(
+        f"{name} must be an array of finite numbers, shape ({wanted}), got {found}."
+    )
 
 
 def check_row_width(X: Any, d: int) -> None:
@@ -390,10 +409,16 @@ def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> Non
 
 def check_population(population: ArrayLike, code: CodeArray) -> NDArray[Any]:
     """Return populations as a one-dimensional array, present where a row has a label only."""
-    raw = population if hasattr(population, "dtype") else np.asarray(population, dtype=object)
+    raw = (
+        population
+        if hasattr(population, "dtype")
+        else np.asarray(population, dtype=object)
+    )
     array = np.asarray(raw)
     if array.ndim != 1:
-        raise InputError(f"population must be one-dimensional, got shape {array.shape}.")
+        raise InputError(
+            f"population must be one-dimensional, got shape {array.shape}."
+        )
     n = len(code)
     check_length("population", array, n)
     # Missing values are looked for before anything becomes text: "nan" may be a real name.
@@ -423,7 +448,9 @@ def check_population(population: ArrayLike, code: CodeArray) -> NDArray[Any]:
 def check_policies(policies: Any) -> list[str]:
     """Return the names of two populations or more that have a policy each, as text."""
     if not isinstance(policies, Mapping) or len(policies) < 2:
-        found = len(policies) if isinstance(policies, Mapping) else type(policies).__name__
+        found = (
+            len(policies) if isinstance(policies, Mapping) else type(policies).__name__
+        )
         raise InputError(
             f"policies must name two populations or more, got {found}. Uplift cannot be "
             "identified from one: pass a mapping of names to probabilities of treatment."
@@ -438,7 +465,10 @@ def _plain_names(array: NDArray[Any], code: CodeArray) -> NDArray[Any]:
     try:
         names = dict.fromkeys(used)
         plain = np.asarray(used)  # numbers stay numbers, strings get a width
-    except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
+    except (
+        TypeError,
+        ValueError,
+    ):  # what has no hash, and sequences of several lengths
         names = {}
         plain = np.empty((0, 0))
     if plain.ndim != 1:
@@ -446,7 +476,9 @@ def _plain_names(array: NDArray[Any], code: CodeArray) -> NDArray[Any]:
             f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
             "population of every row by one of these."
         )
-    check_names(names, lambda name: kinds_of(name, array, code))  # before 1 and "1" are the same
+    check_names(
+        names, lambda name: kinds_of(name, array, code)
+    )  # before 1 and "1" are the same
     plain = plain.astype(str) if plain.dtype.kind == "O" else plain
     whole = np.zeros(len(array), dtype=plain.dtype)
     whole[code != NO_LABEL] = plain
@@ -481,7 +513,9 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") ->
         first, second = (
             f"{n!r}" + (f" ({about})" if about else "")
             for n in (other, name)
-            for about in (", ".join(filter(None, ("" if alike else type(n).__name__, at(n)))),)
+            for about in (
+                ", ".join(filter(None, ("" if alike else type(n).__name__, at(n)))),
+            )
         )
         raise LabelError(
             f"populations {first} and {second} look like the same one. Did you mean one "
@@ -493,7 +527,9 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") ->
 def kinds_of(name: Any, population: NDArray[Any], code: CodeArray) -> str:
     """Say which kinds of rows a population has."""
     rows = zip(code.tolist(), population.tolist(), strict=True)
-    return f"{' and '.join(dict.fromkeys(KINDS[k] for k, of in rows if of == name))} rows"
+    return (
+        f"{' and '.join(dict.fromkeys(KINDS[k] for k, of in rows if of == name))} rows"
+    )
 
 
 def plain_name(name: Any) -> Any:
@@ -523,7 +559,9 @@ def _is_missing(array: NDArray[Any]) -> BoolArray:
 
 def is_missing(value: Any) -> bool:
     """Tell None, NaN, NaT and pandas' NA from values."""
-    if isinstance(value, np.ndarray):  # a cell of several values, which compare one by one
+    if isinstance(
+        value, np.ndarray
+    ):  # a cell of several values, which compare one by one
         return False
     same = value == value  # NaN is not equal to itself, and NA answers with itself
     return value is None or not (isinstance(same, bool | np.bool_) and same)
@@ -568,7 +606,9 @@ def check_labels(
             f"{int(np.argmax(large))}: {outcomes[large][0]:g}). If they stand for missing values, "
             "remove these rows; else divide the outcome by a power of ten."
         )
-    code = np.where(has_outcome, 0, np.where(has_treatment, 1, NO_LABEL)).astype(np.uint8)
+    code = np.where(has_outcome, 0, np.where(has_treatment, 1, NO_LABEL)).astype(
+        np.uint8
+    )
     return np.where(has_treatment, treatments, outcomes), code
 
 
@@ -578,7 +618,9 @@ def _label_column(name: str, column: ArrayLike | None, n: int, kind: str) -> Arr
         return np.full(n, np.nan)
     raw = np.asarray(column)
     if raw.dtype.kind == "U" and not hasattr(column, "dtype"):
-        raw = np.asarray(column, dtype=object)  # for else NaN beside words would be the word nan
+        raw = np.asarray(
+            column, dtype=object
+        )  # for else NaN beside words would be the word nan
     if raw.dtype.kind in "UO" and raw.shape == (n,):
         column = numbers_for_words(raw, kind)
     check_number_type(name, column, LabelError)
@@ -606,7 +648,9 @@ def _label_column(name: str, column: ArrayLike | None, n: int, kind: str) -> Arr
     return clean
 
 
-def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[Any, float]:
+def label_codes(
+    values: Iterable[Any], kind: str, treated: Any = None
+) -> dict[Any, float]:
     """Return the number that each distinct label stands for, or ask which value means treated."""
     found = list(dict.fromkeys(values))
     if treated is not None:
@@ -629,17 +673,31 @@ def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[A
 
 def treated_values(treated: Any) -> list[Any]:
     """Return the values that mean treated: one, or a list of several."""
-    return [*treated] if isinstance(treated, list | tuple | set | frozenset) else [treated]
+    return (
+        [*treated] if isinstance(treated, list | tuple | set | frozenset) else [treated]
+    )
 
 
 def _outcome_remedy(word: str) -> str:
     """Say what to do with an outcome that is not a number."""
-    if plain_name(word) in ("", "-", "?", "n/a", "na", "nan", "null", "none", "missing", "unknown"):
+    if plain_name(word) in (
+        "",
+        "-",
+        "?",
+        "n/a",
+        "na",
+        "nan",
+        "null",
+        "none",
+        "missing",
+        "unknown",
+    ):
         return "Leave out rows without an outcome."
     if re.fullmatch(r"\W*[0-9][0-9.,' ]*\W*[A-Za-z]{0,4}", word):
         return "Write the number alone, with a decimal point and without a unit."
     return (
-        "Turn other words into numbers first, such as 1 for what you hope for and 0 for the rest."
+        "Turn other words into numbers first, such as 1 for what you hope for and 0 "
+        "for the rest."
     )
 
 
@@ -680,7 +738,9 @@ def numbers_for_words(labels: ArrayLike, kind: str) -> ArrayLike:
         codes = label_codes((value for value in values if not is_missing(value)), kind)
         return np.array([codes.get(value, np.nan) for value in values])
     if array.ndim == 1 and array.dtype.kind == "O":
-        return np.array([np.nan if is_missing(value) else value for value in values], dtype=object)
+        return np.array(
+            [np.nan if is_missing(value) else value for value in values], dtype=object
+        )
     return labels
 
 
@@ -699,7 +759,9 @@ class OutcomeCoding:
 
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
-        if self.is_binary:  # exactly -1 and +1, which the arithmetic would reach but for rounding
+        if (
+            self.is_binary
+        ):  # exactly -1 and +1, which the arithmetic would reach but for rounding
             return np.where(y > self.offset, 1.0, -1.0)
         return (y - self.offset) / self.scale
 
@@ -734,7 +796,9 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.ndim != 1:
-        raise InputError(f"sample_weight must be one-dimensional, got shape {weight.shape}.")
+        raise InputError(
+            f"sample_weight must be one-dimensional, got shape {weight.shape}."
+        )
     check_length("sample_weight", weight, n)
     bad = ~np.isfinite(weight) | (weight < 0.0)
     if bad.any():

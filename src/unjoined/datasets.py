@@ -23,10 +23,20 @@ from unjoined.errors import TableError
 __all__ = ["PublicData", "fetch_email", "fetch_jobs"]
 
 VARIABLE = "UNJOINED_DATA"
-UNREADABLE = (ValueError, OSError, EOFError, struct.error, zlib.error)  # what readers raise
+UNREADABLE = (
+    ValueError,
+    OSError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)  # what readers raise
 
-PublicFile = tuple[str, str, str, tuple[str, ...]]  # name, address, size, SHA-256 of its copies
-EMAIL_NAME = "Kevin_Hillstrom_MineThatData_E-MailAnalytics_DataMiningChallenge_2008.03.20.csv"
+PublicFile = tuple[
+    str, str, str, tuple[str, ...]
+]  # name, address, size, SHA-256 of its copies
+EMAIL_NAME = (
+    "Kevin_Hillstrom_MineThatData_E-MailAnalytics_DataMiningChallenge_2008.03.20.csv"
+)
 EMAIL: PublicFile = (
     EMAIL_NAME,
     f"http://www.minethatdata.com/{EMAIL_NAME}",
@@ -157,7 +167,9 @@ class PublicData:
             y=self.y[at],
             treatment=self.treatment[at],
             propensity=None if self.propensity is None else self.propensity[at],
-            sample_weight=None if self.sample_weight is None else self.sample_weight[at],
+            sample_weight=None
+            if self.sample_weight is None
+            else self.sample_weight[at],
             extra={name: column[at] for name, column in self.extra.items()},
         )
 
@@ -215,7 +227,11 @@ def locate(
     pooch = import_extra("pooch", extra="datasets")
     for file in (folder / name, folder / f"{name}.gz"):
         if file.is_file():
-            if path is None and sha256 and (digest := pooch.file_hash(str(file))) not in sha256:
+            if (
+                path is None
+                and sha256
+                and (digest := pooch.file_hash(str(file))) not in sha256
+            ):
                 raise TableError(
                     f"{str(file)!r} in the cache is not the file expected: its SHA-256 is "
                     f"{digest}, not {' or '.join(sha256)}. Delete it to have it fetched again, or "
@@ -232,7 +248,10 @@ def locate(
     bar = progress and sys.stderr.isatty()
     try:
         return Path(pooch.retrieve(address, known, name, folder, progressbar=bar))
-    except (OSError, ValueError) as error:  # of the network, of the disk, of the checksum
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # of the network, of the disk, of the checksum
         why = str(error)
     # Out of the handler: an error that is kept would keep its connection open.
     raise TableError(f"{name!r} could not be downloaded: {why}. {by_hand}")
@@ -243,7 +262,9 @@ def open_bytes(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         is_packed = file.read(2) == b"\x1f\x8b"
     stream: Any = gzip.open(path) if is_packed else path.open("rb")  # noqa: SIM115 - caller closes
-    opened: IO[bytes] = stream  # gzip's class has all that is needed and another ancestor
+    opened: IO[bytes] = (
+        stream  # gzip's class has all that is needed and another ancestor
+    )
     return opened
 
 
@@ -348,7 +369,9 @@ def _email_table(file: IO[bytes]) -> Any:
     table["history_segment"] = table["history_segment"].str.partition(")")[0]
     for name, words in EMAIL_WORDS.items():
         if strange := [value for value in table[name].unique() if value not in words]:
-            raise ValueError(f"{name} should be one of {', '.join(words)}, not {strange[0]!r}")
+            raise ValueError(
+                f"{name} should be one of {', '.join(words)}, not {strange[0]!r}"
+            )
     for name in ("recency", "history", "spend"):
         if not np.isfinite(table[name].astype(float)).all():
             raise ValueError(f"{name} should be finite numbers")
@@ -435,10 +458,14 @@ def fetch_jobs(
 def _jobs_table(file: IO[bytes], columns: tuple[str, ...]) -> Array:
     """Return the numbers of a file, text or Stata; ValueError if it is another one."""
     if "re74" in columns:
-        frame = import_extra("pandas", extra="datasets").read_stata(file, columns=list(columns))
+        frame = import_extra("pandas", extra="datasets").read_stata(
+            file, columns=list(columns)
+        )
         table: Array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        table = np.array([line.split() for line in file.read().splitlines()], dtype=np.float64)
+        table = np.array(
+            [line.split() for line in file.read().splitlines()], dtype=np.float64
+        )
     if not len(table):
         raise ValueError("it has no rows")
     if table.ndim != 2 or table.shape[1] != len(columns):

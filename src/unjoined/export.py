@@ -19,24 +19,37 @@ from unjoined.estimators.model_file import rows_held
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import WeightedUplift
 from unjoined.model.additive_basis import AdditiveBasis, Curve
-from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
+from unjoined.model.basis import (
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    Scaling,
+    StackedBasis,
+)
 from unjoined.model.draw import PrincipalBasis
 from unjoined.model.families import BernoulliFamily
 
 __all__ = ["export_sql"]
 
-SMOOTH_KNOTS = 20  # of a curve: up to so many, ranks are steps; beyond, they are interpolated
+SMOOTH_KNOTS = (
+    20  # of a curve: up to so many, ranks are steps; beyond, they are interpolated
+)
 CAN = "Those that can are Uplift, MinMaxUplift and WeightedUplift, on the bases of this package."
 MOST_CHARACTERS = 2_000_000  # of a query; warehouses take less rather than more
 MOST_TERMS = 40  # of a sum in a row: databases limit how deep expressions are
-FARTHEST, FARTHEST_LINE = 1e30, 5.0  # standard deviations, of all functions and of lines
+FARTHEST, FARTHEST_LINE = (
+    1e30,
+    5.0,
+)  # standard deviations, of all functions and of lines
 LARGEST_EXPONENT = 700.0
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
 DIGITS = 16  # of whole numbers that doubles tell apart
 OUTPUT = "uplift"
 FENCE = "OFFSET 0 ROWS"  # skips nothing
 HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
-ROWS_HELD = "-- It holds the features of {} people of the fit, as centres of its functions.\n"
+ROWS_HELD = (
+    "-- It holds the features of {} people of the fit, as centres of its functions.\n"
+)
 
 
 def export_sql(
@@ -121,8 +134,12 @@ def export_sql(
     functions = query.layer(_functions(query, basis, numbers))
     uplift = [_combination(functions, column) for column in coef.T]
     if weight is not None:
-        waves = (f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in uplift)
-        uplift = [f"{_number(w)} * ({wave})" for w, wave in zip(weight, waves, strict=True)]
+        waves = (
+            f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in uplift
+        )
+        uplift = [
+            f"{_number(w)} * ({wave})" for w, wave in zip(weight, waves, strict=True)
+        ]
     text = HEADING.format(type(model).__name__)
     if n := rows_held(model):
         text += ROWS_HELD.format(n)
@@ -184,7 +201,9 @@ def identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Return text in quotes."""
     if "\x00" in text:
-        raise InputError(f"SQL has no form for the category {text!r}. Rename it in the table.")
+        raise InputError(
+            f"SQL has no form for the category {text!r}. Rename it in the table."
+        )
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -199,7 +218,9 @@ class _Query:
             )
         self.kept = {name: f"_{j}" for j, name in enumerate(dict.fromkeys(keep))}
         self.n_names = len(self.kept)
-        kept = [f"{identifier(n)} AS {identifier(alias)}" for n, alias in self.kept.items()]
+        kept = [
+            f"{identifier(n)} AS {identifier(alias)}" for n, alias in self.kept.items()
+        ]
         one = "_one"
         while one in {*columns, *keep}:
             one += "_"
@@ -223,7 +244,10 @@ class _Query:
 
     def finished(self, uplift: str) -> str:
         """Return the whole query."""
-        kept = [f"{identifier(alias)} AS {identifier(name)}" for name, alias in self.kept.items()]
+        kept = [
+            f"{identifier(alias)} AS {identifier(name)}"
+            for name, alias in self.kept.items()
+        ]
         columns = ", ".join([*kept, f"{uplift} AS {identifier(OUTPUT)}"])
         return f"SELECT {columns}\nFROM {self.source}"
 
@@ -272,9 +296,8 @@ def _as_double(name: str) -> str:
     """Return a number, NULL for what is blank, says that there is no value, or is not a number."""
     words = ", ".join(map(literal, ["", *sorted(NO_VALUE)]))
     given = f"CAST({name} AS DOUBLE PRECISION)"
-    there = (
-        f"CASE WHEN LOWER(TRIM(CAST({name} AS VARCHAR))) IN ({words}) THEN NULL ELSE {given} END"
-    )
+    text = f"LOWER(TRIM(CAST({name} AS VARCHAR)))"
+    there = f"CASE WHEN {text} IN ({words}) THEN NULL ELSE {given} END"
     return f"NULLIF({there}, CAST('NaN' AS DOUBLE PRECISION))"
 
 
@@ -297,7 +320,11 @@ def _days(name: str, column: ColumnCode) -> str:
 
 def _spellings(level: str) -> list[str]:
     """Return how databases write a category: a whole number may be a double there, 5 or 5.0."""
-    if level.lstrip("-").isdecimal() and str(int(level)) == level and len(level) < DIGITS:
+    if (
+        level.lstrip("-").isdecimal()
+        and str(int(level)) == level
+        and len(level) < DIGITS
+    ):
         return [level, repr(float(level))]
     return [level]
 
@@ -324,7 +351,9 @@ def _category(name: str, column: ColumnCode, *, one_hot: bool) -> list[str]:
     if not one_hot:
         return [case([float(j) for j in range(n)], -1.0)]
     others = [j for j in range(n) if j != column.base]
-    return [case([float(i == j) for i in range(n)], float(column.shares[j])) for j in others]
+    return [
+        case([float(i == j) for i in range(n)], float(column.shares[j])) for j in others
+    ]
 
 
 def _functions(query: _Query, basis: Basis, numbers: list[str]) -> list[str]:
@@ -338,12 +367,16 @@ def _functions(query: _Query, basis: Basis, numbers: list[str]) -> list[str]:
         height = _number(np.sqrt(2.0 / basis.size))
         angles = zip(basis.frequencies.T, basis.phases, strict=True)
         return [
-            f"{height} * COS({_combination(numbers, f)} + {_number(phase)})" for f, phase in angles
+            f"{height} * COS({_combination(numbers, f)} + {_number(phase)})"
+            for f, phase in angles
         ]
     if isinstance(basis, GaussianBasis):
         return [_gaussian(center, basis.width, numbers) for center in basis.centers]
     if isinstance(basis, PrincipalBasis):
-        return ["1e0", *(_combination(numbers, column) for column in basis.directions.T)]
+        return [
+            "1e0",
+            *(_combination(numbers, column) for column in basis.directions.T),
+        ]
     if isinstance(basis, LinearBasis):
         return ["1e0", *numbers]
     raise InputError(
@@ -410,7 +443,9 @@ def _angle(curve: Curve, x: str) -> str:
         end = at_knots[-2] + slopes[-1] * (knots[-1] - knots[-2])
         pieces = [
             f"{_number(start)} + {_number(slope)} * ({x} - {_number(knot)})"
-            for start, slope, knot in zip(at_knots[:-1], slopes, knots[:-1], strict=True)
+            for start, slope, knot in zip(
+                at_knots[:-1], slopes, knots[:-1], strict=True
+            )
         ]
         return _halved([_number(at_knots[0]), *pieces, _number(end)], knots, x, "<")
     between = np.append(0.0, high) + np.append(low, np.pi / 2.0)
@@ -418,7 +453,9 @@ def _angle(curve: Curve, x: str) -> str:
         f"WHEN {x} = {_number(knot)} THEN {_number(hit)}"
         for knot, hit in zip(knots, at_knots, strict=True)
     )
-    return f"CASE {cases} ELSE {_halved(list(map(_number, between)), knots, x, '<=')} END"
+    return (
+        f"CASE {cases} ELSE {_halved(list(map(_number, between)), knots, x, '<=')} END"
+    )
 
 
 def _halved(pieces: list[str], edges: Array, x: str, sign: str) -> str:

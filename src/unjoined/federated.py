@@ -70,11 +70,15 @@ __all__ = [
 
 MIN_COUNT = 10
 MAX_FUNCTIONS = 5000  # whose sums of one group and table take 200 MB
-FEW_ROWS = 10.0  # by which two tables differ, so that their difference tells of few people
+FEW_ROWS = (
+    10.0  # by which two tables differ, so that their difference tells of few people
+)
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
 MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
-ROWS_PER_SUM = 2  # with fewer rows than sums, who knows the features can solve for the labels
+ROWS_PER_SUM = (
+    2  # with fewer rows than sums, who knows the features can solve for the labels
+)
 MANIFEST, CHECKSUM = "unjoined-sums-1", "sha256"  # JSON as bytes, and a digest of all
 FIRST = re.compile(rb"unjoined-sums-[0-9]+\b")  # near the beginning, in any version
 LARGEST_STORED = 1e150  # of any number in a file: its square is still one
@@ -142,7 +146,11 @@ def fourier_plan(
     d = len(features)
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
-    size = min(3 * d, 30) if n_functions is None else check_count("n_functions", n_functions)
+    size = (
+        min(3 * d, 30)
+        if n_functions is None
+        else check_count("n_functions", n_functions)
+    )
     if size > MAX_FUNCTIONS:
         raise InputError(
             f"n_functions must be {MAX_FUNCTIONS:,} at most, as sums hold about the square of "
@@ -182,7 +190,11 @@ def _names(populations: Any) -> tuple[str, ...]:
 
 def _listed(values: Any) -> list[Any]:
     """Return what a list or an array holds, and nothing of a text or a number."""
-    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else []
+    return (
+        list(values)
+        if isinstance(values, Iterable) and not isinstance(values, str)
+        else []
+    )
 
 
 def _scaling(features: Mapping[str, tuple[float, float]]) -> Scaling:
@@ -213,7 +225,9 @@ def _moderate(name: str, value: Any) -> float:
     """Return a number that can be squared and added up."""
     number = check_finite(name, value)
     if abs(number) > LARGEST:
-        raise InputError(f"{name} must not be beyond {LARGEST:g}, got {value!r}. Change the unit.")
+        raise InputError(
+            f"{name} must not be beyond {LARGEST:g}, got {value!r}. Change the unit."
+        )
     return number
 
 
@@ -223,7 +237,9 @@ def _coding(values: Any) -> OutcomeCoding:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
     pair = [_moderate("each of outcome_values", value) for value in _listed(values)]
     if len(pair) != 2 or pair[0] == pair[1]:
-        raise InputError(f"outcome_values must be two different numbers, got {values!r}.")
+        raise InputError(
+            f"outcome_values must be two different numbers, got {values!r}."
+        )
     low, high = sorted(pair)
     return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
 
@@ -376,7 +392,9 @@ def _warn_of_differences(parts: Sequence[PlannedSums]) -> None:
 def _rows_apart(one: MomentSums, two: MomentSums) -> float:
     """Return about how many rows must be added or left out to get from one table to the other."""
     larger = int(max(one.n_rows, two.n_rows))
-    size = np.sqrt(np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows))
+    size = np.sqrt(
+        np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows)
+    )
     apart = np.linalg.eigvalsh((one.gram - two.gram) / np.outer(size, size))
     # A row adds about the number of functions to the trace; sums of many rows are known to 1e-12.
     rows = float(np.abs(apart).sum()) / len(size)
@@ -405,13 +423,16 @@ def _functions_of(plan: SumsPlan) -> str | None:
         return "functions of the critic's own"
     if plan.centring:
         return "functions to be subtracted from the labels"
-    if not isinstance(first, LinearBasis) or not isinstance(second, FourierBasis | None):
+    if not isinstance(first, LinearBasis) or not isinstance(
+        second, FourierBasis | None
+    ):
         names = [type(part).__name__ for part in (first, second) if part is not None]
         return f"functions of other kinds ({' and '.join(names)})"
     if second is not None and np.abs(second.frequencies).max() > MAX_FREQUENCY:
         highest = float(np.abs(second.frequencies).max())
         return (
-            f"frequencies of up to {highest:.3g} per spread, where {MAX_FREQUENCY:.3g} is allowed"
+            f"frequencies of up to {highest:.3g} per spread, where {MAX_FREQUENCY:.3g} "
+            "is allowed"
         )
     return None
 
@@ -524,7 +545,9 @@ def _cannot_hold(value: Any) -> InputError:
             "a file of sums cannot hold the regressor given as center, which another program "
             "could not run. Use center=True or center=False."
         )
-    return InputError(f"populations need names of text or numbers in a file, got {value!r}.")
+    return InputError(
+        f"populations need names of text or numbers in a file, got {value!r}."
+    )
 
 
 def plan_digest(plan: SumsPlan) -> str:
@@ -576,14 +599,18 @@ def read_sums(path: str | os.PathLike[str]) -> PlannedSums:
         )
     try:
         members = _members(raw)
-    except Exception as error:  # zipfile and numpy know a dozen errors for bytes that are amiss
+    except (
+        Exception
+    ) as error:  # zipfile and numpy know a dozen errors for bytes that are amiss
         raise TableError(
             f"{str(file)!r} was altered or cut off since it was written. Get it again from who "
             "wrote it."
         ) from error
     try:
         return _sound(members)
-    except Exception as error:  # whatever a manifest leads to that nobody of us has written
+    except (
+        Exception
+    ) as error:  # whatever a manifest leads to that nobody of us has written
         raise TableError(
             f"{str(file)!r} is not a sound file of sums: {str(error).rstrip('.')}. Get it again "
             "from who wrote it, and do not use it as it is."
@@ -621,10 +648,22 @@ def _sound(members: dict[str, NDArray[Any]]) -> PlannedSums:
     plan, d = found.plan, found.plan.n_features
     K = len(set(plan.populations))
     G = plan.n_groups
-    _need(1 < K == len(plan.populations), "two populations or more need different names")
-    _need(len(set(plan.feature_names or range(d))) == d, f"its {d} features need different names")
-    _need(1 <= G <= MAX_GROUPS and len(plan.centring) in (0, 1, G), "its groups are not clear")
-    bases = [plan.basis, plan.critic, *(getattr(means, "basis", None) for means in plan.centring)]
+    _need(
+        1 < K == len(plan.populations), "two populations or more need different names"
+    )
+    _need(
+        len(set(plan.feature_names or range(d))) == d,
+        f"its {d} features need different names",
+    )
+    _need(
+        1 <= G <= MAX_GROUPS and len(plan.centring) in (0, 1, G),
+        "its groups are not clear",
+    )
+    bases = [
+        plan.basis,
+        plan.critic,
+        *(getattr(means, "basis", None) for means in plan.centring),
+    ]
     good = all(isinstance(basis, Basis) and basis.n_features == d for basis in bases)
     _need(good, "its functions are of other features")
     p = plan.size

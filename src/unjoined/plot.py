@@ -71,7 +71,14 @@ def plot_uplift_curve(
     ax = ax or _new_axes(4.4)
     named = {"estimate": curves} if isinstance(curves, UpliftCurve) else dict(curves)
     if perfect is not None:
-        ax.plot(perfect.share, perfect.gain, color="0.25", ls=":", lw=1.6, label="perfect order")
+        ax.plot(
+            perfect.share,
+            perfect.gain,
+            color="0.25",
+            ls=":",
+            lw=1.6,
+            label="perfect order",
+        )
     for label, curve in named.items():
         (line,) = ax.plot(curve.share, curve.gain, lw=1.8, label=label)
         if band > 0.0:
@@ -82,12 +89,23 @@ def plot_uplift_curve(
             ax.fill_between(curve.share, low, high, color=color, alpha=0.15, lw=0)
     everyone = float(next(iter(named.values())).gain[-1])
     if random:
-        ax.plot([0.0, 1.0], [0.0, everyone], color="0.55", ls="--", lw=1.2, label="random order")
+        ax.plot(
+            [0.0, 1.0],
+            [0.0, everyone],
+            color="0.55",
+            ls="--",
+            lw=1.2,
+            label="random order",
+        )
     if treat_all:
-        ax.plot([1.0], [everyone], "o", color="0.25", ms=5, label="treat all", clip_on=False)
+        ax.plot(
+            [1.0], [everyone], "o", color="0.25", ms=5, label="treat all", clip_on=False
+        )
     ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
     ax.set_xlim(0.0, 1.0)
-    ax.set_xticks(np.linspace(0.0, 1.0, 6), [f"{p:.0%}" for p in np.linspace(0.0, 1.0, 6)])
+    ax.set_xticks(
+        np.linspace(0.0, 1.0, 6), [f"{p:.0%}" for p in np.linspace(0.0, 1.0, 6)]
+    )
     ax.set_xlabel("share of people treated, best first")
     ax.set_ylabel(f"gain over treating nobody\n({unit} per person)")
     ax.spines[["top", "right"]].set_visible(False)
@@ -139,7 +157,12 @@ def plot_uplift_histogram(
     ax = ax or _new_axes(3.6)
     edges = np.histogram_bin_edges(values, bins).tolist()
     gains = values[values >= 0.0]
-    ax.hist(gains, edges, color="C0", label=f"gain from treatment: {len(gains) / len(values):.0%}")
+    ax.hist(
+        gains,
+        edges,
+        color="C0",
+        label=f"gain from treatment: {len(gains) / len(values):.0%}",
+    )
     if len(gains) < len(values):
         harmed = values[values < 0.0]
         share = f"{len(harmed) / len(values):.0%}"

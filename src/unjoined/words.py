@@ -17,7 +17,9 @@ GIVE_EVERYONE = (
     "Give everyone of {whom}, or a random sample, with 1 for those who were treated and 0 for the "
     "others."
 )
-MORE_GAP = "Compare populations or periods treated differently, or vary treatment at random"
+MORE_GAP = (
+    "Compare populations or periods treated differently, or vary treatment at random"
+)
 # What was found and what to do about it, by the code of a finding; its numbers fill the gaps.
 FINDINGS = {
     "rows.short": (
@@ -82,7 +84,10 @@ FINDINGS = {
         "Draw no conclusion about them alone: averages already leave them out. To learn about "
         "them, vary their treatment or collect more rows.",
     ),
-    "target.out of reach": ("{why}", "As they are, the tables say nothing about the target."),
+    "target.out of reach": (
+        "{why}",
+        "As they are, the tables say nothing about the target.",
+    ),
     "target.new values": (
         "the target has values that no table has: {values}.",
         "Uplift of such people is a guess; check how these columns were written.",
@@ -158,7 +163,9 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return NOT_KNOWN if math.isnan(value) else "unbounded"
     size = abs(value)
-    said = rounded(value, 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3)
+    said = rounded(
+        value, 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    )
     return said if _is_nonzero(said) else in_digits(value, 2)
 
 
@@ -192,7 +199,9 @@ def effect_in_words(estimate: Any, most: float = np.inf) -> str:
     if estimate is None:
         return "Average effect: not known; fit to rows to know it."
     if not np.isfinite(estimate.value):
-        return "Average effect: the rows are too few, or the policies too alike, to tell."
+        return (
+            "Average effect: the rows are too few, or the policies too alike, to tell."
+        )
     low, high = estimate.interval(0.95)
     if low > most or high < -most:
         return (

@@ -3,7 +3,12 @@
 from studies.paper.claims import check_claims
 from studies.paper.draws import OURS, STUDIES, Task, draw_rows, study_tasks
 from studies.paper.page import paper_page
-from studies.paper.results import PaperFiles, reproduce_paper, summarise_study, write_paper
+from studies.paper.results import (
+    PaperFiles,
+    reproduce_paper,
+    summarise_study,
+    write_paper,
+)
 from studies.paper.runner import run_task, score_estimates
 
 __all__ = [

@@ -21,17 +21,30 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         description="Run the experiments of the paper and write figures and a page.",
     )
     parser.add_argument(
-        "study", nargs="+", choices=(*STUDIES, "all"), help="several may be named, or all"
+        "study",
+        nargs="+",
+        choices=(*STUDIES, "all"),
+        help="several may be named, or all",
     )
-    parser.add_argument("--trials", type=int, help="draws of each study; 50, or 2 with --small")
-    parser.add_argument("--jobs", type=int, help="processes; one for each core by default")
-    parser.add_argument("--out", type=Path, default=Path("build/paper"), help="folder to write to")
+    parser.add_argument(
+        "--trials", type=int, help="draws of each study; 50, or 2 with --small"
+    )
+    parser.add_argument(
+        "--jobs", type=int, help="processes; one for each core by default"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/paper"), help="folder to write to"
+    )
     parser.add_argument("--data", type=Path, help="folder with the data files")
     parser.add_argument(
-        "--small", action="store_true", help="tiny tables, to see soon that it works; not criteo"
+        "--small",
+        action="store_true",
+        help="tiny tables, to see soon that it works; not criteo",
     )
     parser.add_argument(
-        "--ridges", action="store_true", help="a wide grid of ridges of MinMaxGau, nothing else"
+        "--ridges",
+        action="store_true",
+        help="a wide grid of ridges of MinMaxGau, nothing else",
     )
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(words)
@@ -39,7 +52,11 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen_studies(asked: argparse.Namespace) -> list[str]:
     """Return the studies asked for, in the order of the paper, or refuse what cannot be run."""
-    numbers = {"--trials": (asked.trials, 1), "--jobs": (asked.jobs, 1), "--seed": (asked.seed, 0)}
+    numbers = {
+        "--trials": (asked.trials, 1),
+        "--jobs": (asked.jobs, 1),
+        "--seed": (asked.seed, 0),
+    }
     for name, (value, least) in numbers.items():
         if value is not None and value < least:
             raise InputError(f"{name} must be {least} or above, got {value}.")

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 from studies.paper.draws import OURS, WIDTHS
 
-HOLDS, PARTLY, NOT_SHOWN, CONTRADICTED = "holds", "holds partly", "not shown", "contradicted"
+HOLDS, PARTLY, NOT_SHOWN, CONTRADICTED = (
+    "holds",
+    "holds partly",
+    "not shown",
+    "contradicted",
+)
 CLEAR = 2.0  # standard errors on each side of an interval
 WELL = 0.8  # of the oracle's area above random: what we call "relatively well"
 POORLY = 0.5  # of it, or less
@@ -85,7 +90,9 @@ def _leads(block: Block, *, over_ours: bool) -> list[Lead]:
 
     Its own is the better width of MinMaxGau, and only baselines are compared with it.
     """
-    points = block["by_b"] if "by_b" in block else [{"b": None, "methods": block["methods"]}]
+    points = (
+        block["by_b"] if "by_b" in block else [{"b": None, "methods": block["methods"]}]
+    )
     score = "share" if "by_b" in block else "auuc"
     leads = []
     for point in points:
@@ -148,15 +155,23 @@ def _decline(block: Block) -> Iterable[Check]:
         shares = _shares(block, method)
         (last, last_error), (middle, error) = shares[max(shares)], shares[5.0]
         if last_error is not None and error is not None:
-            error = math.hypot(last_error, error)  # draws at different b are independent
+            error = math.hypot(
+                last_error, error
+            )  # draws at different b are independent
         what = f"{method}: loses {DROP} of the oracle or more from b = {max(shares):g} to 5"
         loss = last - middle
-        yield what, judge(loss - DROP, error), f"loses {_interval(loss, error, sign='+')}"
+        yield (
+            what,
+            judge(loss - DROP, error),
+            f"loses {_interval(loss, error, sign='+')}",
+        )
 
 
 def _longer(block: Block) -> Iterable[Check]:
     for method in WIDTHS:
-        shares = {b: share for b, share in _shares(block, method).items() if b >= PAPER_B}
+        shares = {
+            b: share for b, share in _shares(block, method).items() if b >= PAPER_B
+        }
         least = min(shares)
         verdicts = [judge(share - WELL, error) for share, error in shares.values()]
         worst = min(shares, key=lambda b, s=shares: _end(s[b], +1.0))  # type: ignore[misc]
@@ -174,12 +189,18 @@ def _longer(block: Block) -> Iterable[Check]:
 
 
 def _unstable(block: Block) -> Iterable[Check]:
-    shares = {b: share for b, share in _shares(block, "FourLogistic").items() if b >= PAPER_B}
+    shares = {
+        b: share for b, share in _shares(block, "FourLogistic").items() if b >= PAPER_B
+    }
     high = max(shares, key=lambda b: _end(shares[b], -1.0))
     low = min(shares, key=lambda b: _end(shares[b], +1.0))
     for b, margin, what in (
         (high, shares[high][0] - WELL, f"{WELL} of the oracle or more at some b"),
-        (low, POORLY - shares[low][0], f"{POORLY} of it or less at some other b of 2 or more"),
+        (
+            low,
+            POORLY - shares[low][0],
+            f"{POORLY} of it or less at some other b of 2 or more",
+        ),
     ):
         share, error = shares[b]
         yield what, judge(margin, error), f"{_interval(share, error)} at b = {b:.4g}"
@@ -213,14 +234,26 @@ def _beats(
 
 
 CLAIMS: tuple[tuple[str, str, Callable[[Block], Iterable[Check]]], ...] = (
-    ("synthetic", "All methods do relatively well when the policies are distant.", _apart),
-    ("synthetic", "The baselines decline immediately as the policies get closer.", _decline),
+    (
+        "synthetic",
+        "All methods do relatively well when the policies are distant.",
+        _apart,
+    ),
+    (
+        "synthetic",
+        "The baselines decline immediately as the policies get closer.",
+        _decline,
+    ),
     (
         "synthetic",
         "The proposed method keeps its performance longer, until b is around 2.",
         _longer,
     ),
-    ("synthetic", "FourLogistic works well for some b but poorly for other.", _unstable),
+    (
+        "synthetic",
+        "FourLogistic works well for some b but poorly for other.",
+        _unstable,
+    ),
     (
         "synthetic",
         "At b = 1, FourNNC tends to have very large errors where the policies differ little; "
@@ -247,14 +280,22 @@ CLAIMS: tuple[tuple[str, str, Callable[[Block], Iterable[Check]]], ...] = (
 
 def describe_leads(block: Block) -> str:
     """Return which methods are clearly above MinMaxGau, and above our default, in words."""
-    what = "share of the oracle" if "by_b" in block else f"area, {block['unit']} per person"
+    what = (
+        "share of the oracle"
+        if "by_b" in block
+        else f"area, {block['unit']} per person"
+    )
     parts = []
     for over_ours, who, whom in (
         (False, "baseline", "the better of the two MinMaxGau"),
         (True, "method", "our default"),
     ):
         leads = _leads(block, over_ours=over_ours)
-        lines = _lead_lines(leads, len(block["by_b"])) if "by_b" in block else map(str, leads)
+        lines = (
+            _lead_lines(leads, len(block["by_b"]))
+            if "by_b" in block
+            else map(str, leads)
+        )
         listed = "\n".join(f"- {line}" for line in lines)
         parts.append(
             f"{who.title()}s of the paper that are clearly above {whom} ({what}):\n\n{listed}"
@@ -269,7 +310,9 @@ def describe_leads(block: Block) -> str:
 def _lead_lines(leads: list[Lead], n_b: int) -> Iterator[str]:
     """Yield one line for each method: at how many b it leads, and by how much."""
     for name in dict.fromkeys(lead.name for lead in leads):
-        own = sorted((lead for lead in leads if lead.name == name), key=lambda lead: lead.value)
+        own = sorted(
+            (lead for lead in leads if lead.name == name), key=lambda lead: lead.value
+        )
         ends = [
             f"{plus_minus(lead.value, lead.error)} (b = {lead.b:.4g}, over {lead.over})"
             for lead in (own[0], own[-1])

@@ -101,7 +101,10 @@ def renew_study(block: Block, records: list[Block]) -> None:
     for point, renewed in zip(block["by_b"], new["by_b"], strict=True):
         renew_methods(point["methods"], renewed["methods"][OURS], "share")
     gross, network = new["gross"][OURS], block["gross"]["FourNNC"]
-    half = {"small gap": network["small gap"] / 2.0, "small gap_se": network["small gap_se"] / 2.0}
+    half = {
+        "small gap": network["small gap"] / 2.0,
+        "small gap_se": network["small gap_se"] / 2.0,
+    }
     gross["below_half_of_network"] = difference(half, gross, "small gap")
     block["gross"][OURS] = gross
     block["points"]["squared_error"][OURS] = new["points"]["squared_error"][OURS]
@@ -119,7 +122,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.studies.split(","):
         block = results["studies"][name]
-        renew_study(block, records_of(block, args.out / "default-trials.jsonl", args.data))
+        renew_study(
+            block, records_of(block, args.out / "default-trials.jsonl", args.data)
+        )
     files = write_paper(results["studies"], args.out, ridges=results["ridges"])
     print(f"Wrote {files.page}, {files.results} and figures: {len(files.figures)}.")
 

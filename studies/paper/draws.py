@@ -26,24 +26,38 @@ STUDIES = ("synthetic", "email", "jobs", "criteo")
 OURS = "Uplift (ours)"
 # The paper writes sigma = 25 and exp(-|x - c|^2 / sigma^2); the second reads it as sigma^2.
 WIDTHS = {"MinMaxGau, width 25": 25.0, "MinMaxGau, width 5": 5.0}
-RIDGES = tuple((f, g) for f in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1) for g in (1e-4, 1e-2, 1.0))
+RIDGES = tuple(
+    (f, g) for f in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1) for g in (1e-4, 1e-2, 1.0)
+)
 PRESET = (1e-4, 1e-2)  # ridges of the library's MinMaxGau
 # With a large ridge_g the answer depends on the product of the two ridges alone, with a large
 # ridge_f it is 0 but for a factor, and below 1e-8 neither matters any more.
 GRID_F = tuple(float(f"1e{k}") for k in range(-8, 3))
 GRID_G = tuple(float(f"1e{k}") for k in range(-8, 4))
-STUDY_PAIRS = [(GRID_F.index(f), GRID_G.index(g)) for f, g in RIDGES]  # positions in the grid
+STUDY_PAIRS = [
+    (GRID_F.index(f), GRID_G.index(g)) for f, g in RIDGES
+]  # positions in the grid
 
 GRID_B = tuple(round(10.0 * i / 24.0, 4) for i in range(25))
 SMALL_B = (5.0, 10.0)
 CLOSE_B = 1.0  # of Figure 2; between two points of the grid
-RIDGE_B = (CLOSE_B, 2.0833, 5.0, 10.0)  # 2.0833 is where the paper's claim about 2 is decided
+RIDGE_B = (
+    CLOSE_B,
+    2.0833,
+    5.0,
+    10.0,
+)  # 2.0833 is where the paper's claim about 2 is decided
 LARGEST_ERROR = 16.0  # squared, of any answer in the possible range of uplift, [-2, 2]
 
 # Rows of a table, at most, and of the test; the paper states neither for synthetic data.
 SIZES = {"synthetic": (500, 10_000), "email": (5_000, 2_000), "jobs": (50, 100)}
 SIZES["criteo"] = SIZES["email"]
-SMALL_SIZES = {"synthetic": (60, 500), "email": (60, 100), "jobs": (50, 60), "criteo": (60, 100)}
+SMALL_SIZES = {
+    "synthetic": (60, 500),
+    "email": (60, 100),
+    "jobs": (50, 60),
+    "criteo": (60, 100),
+}
 UNITS = {"email": "visits", "jobs": "dollars", "criteo": "clicks"}
 SHARES = np.linspace(0.0, 1.0, 21)  # where curves are averaged over trials
 ATTEMPTS = 50  # at a draw that fills all four tables
@@ -73,7 +87,9 @@ class Task:
     seed: int = 0
     small: bool = False  # sizes that only show that the program runs
     folder: str | None = None  # with the data files; None is the cache
-    ridges: bool = False  # MinMaxGau alone with every pair of a wide grid, on the same rows
+    ridges: bool = (
+        False  # MinMaxGau alone with every pair of a wide grid, on the same rows
+    )
 
     def key(self) -> dict[str, Any]:
         """Return what identifies the task in a file; numbers do not depend on the folder."""
@@ -114,7 +130,11 @@ def study_tasks(
     points: tuple[float, ...] = (0.0,)
     if study == "synthetic":
         folder = None
-        points = RIDGE_B if ridges else tuple(sorted({*(SMALL_B if small else GRID_B), CLOSE_B}))
+        points = (
+            RIDGE_B
+            if ridges
+            else tuple(sorted({*(SMALL_B if small else GRID_B), CLOSE_B}))
+        )
     return [
         Task(study, trial, b, seed, small, folder, ridges)
         for trial in range(trials)
@@ -128,11 +148,15 @@ def draw_rows(task: Task) -> Draw:
     if task.study == "synthetic":
         problem, (n, n_test) = paper_problem(task.b), task.size
         test = problem.draw_joint(n_test, random_state=test_seed)
-        return Draw(problem.draw(n, random_state=train_seed), test.X, test.uplift, True, n)
+        return Draw(
+            problem.draw(n, random_state=train_seed), test.X, test.uplift, True, n
+        )
     study = load_study(task.study, small=task.small, folder=task.folder)
     order = np.random.RandomState(test_seed).permutation(len(study.y))
     rows, rest = order[: study.n_test], order[study.n_test :]
-    values = joint_values(study.y[rows], study.treatment[rows], propensity=study.propensity[rows])
+    values = joint_values(
+        study.y[rows], study.treatment[rows], propensity=study.propensity[rows]
+    )
     data = _four_tables(study, rest, train_seed)
     return Draw(data, study.X[rows], values, task.study != "jobs", study.n_train)
 
@@ -214,7 +238,9 @@ def _encode_criteo(data: PublicData) -> tuple[Array, Array, IntArray]:
     for j in codes:
         _, code, count = np.unique(X[:, j], return_inverse=True, return_counts=True)
         X[:, j] = np.log(count[code])
-    indicators = OneHotEncoder(min_frequency=FEWEST, handle_unknown="infrequent_if_exist")
+    indicators = OneHotEncoder(
+        min_frequency=FEWEST, handle_unknown="infrequent_if_exist"
+    )
     model = make_pipeline(
         make_column_transformer((StandardScaler(), numbers), (indicators, codes)),
         LogisticRegression(max_iter=2_000),
@@ -226,7 +252,9 @@ def _encode_criteo(data: PublicData) -> tuple[Array, Array, IntArray]:
 def _find(folder: str, name: str) -> Path | None:
     """Return a file in the folder or one below, plain or gzipped."""
     patterns = (name, f"*/{name}", f"{name}.gz", f"*/{name}.gz")
-    return min((file for one in patterns for file in Path(folder).glob(one)), default=None)
+    return min(
+        (file for one in patterns for file in Path(folder).glob(one)), default=None
+    )
 
 
 def _folder_of(name: str, folder: str | None) -> Path | None:
@@ -236,7 +264,9 @@ def _folder_of(name: str, folder: str | None) -> Path | None:
 
 
 def _read_email(folder: str | None) -> PublicData:
-    return fetch_email(path=_folder_of("Kevin_Hillstrom_*.csv", folder), progress=folder is None)
+    return fetch_email(
+        path=_folder_of("Kevin_Hillstrom_*.csv", folder), progress=folder is None
+    )
 
 
 def _read_jobs(folder: str | None) -> PublicData:
@@ -256,7 +286,9 @@ def _read_criteo(folder: str | None) -> PublicData:
             ) from error
     index = file.parent / CRITEO_INDEX
     return fetch_criteo(
-        path=file, max_rows=CRITEO_ROWS, display_index=index if index.is_file() else None
+        path=file,
+        max_rows=CRITEO_ROWS,
+        display_index=index if index.is_file() else None,
     )
 
 

@@ -36,8 +36,15 @@ LOOKS: dict[str, dict[str, Any]] = {
     "FourNNC": NEURAL,
     "FourNNR": NEURAL,
 }
-TITLES = {"email": "The Email data", "jobs": "The Jobs data", "criteo": "The Criteo data"}
-ERROR_RANGE = (1e-5, 1e5)  # of Figure 2; a few ratios lie outside and are drawn at its edge
+TITLES = {
+    "email": "The Email data",
+    "jobs": "The Jobs data",
+    "criteo": "The Criteo data",
+}
+ERROR_RANGE = (
+    1e-5,
+    1e5,
+)  # of Figure 2; a few ratios lie outside and are drawn at its edge
 
 
 def paper_page(results: dict[str, Any]) -> str:
@@ -50,7 +57,11 @@ def paper_page(results: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     studies, ridges = results["studies"], results.get("ridges", {})
-    rows = [(_place(name, row), row) for name, block in ridges.items() for row in block["rows"]]
+    rows = [
+        (_place(name, row), row)
+        for name, block in ridges.items()
+        for row in block["rows"]
+    ]
     page: str = environment.get_template("paper.md.jinja").render(
         studies=studies,
         ridges=ridges,
@@ -79,13 +90,18 @@ def _commands(blocks: dict[str, Block], option: str) -> list[str]:
         for name, block in blocks.items()
     }
     if len(set(options.values())) == 1:
-        return [f"python -m studies.paper {' '.join(blocks)}{next(iter(options.values()))}"]
+        return [
+            f"python -m studies.paper {' '.join(blocks)}{next(iter(options.values()))}"
+        ]
     return [f"python -m studies.paper {name}{given}" for name, given in options.items()]
 
 
 def _preview(blocks: list[Block]) -> str:
     """Say by what a run is smaller than the paper's; "" if it is not."""
-    fewer, small = sorted({b["trials"] for b in blocks}), any(b["small"] for b in blocks)
+    fewer, small = (
+        sorted({b["trials"] for b in blocks}),
+        any(b["small"] for b in blocks),
+    )
     if fewer[0] >= PAPER_TRIALS and not small:
         return ""
     return f"{' or '.join(map(str, fewer))} trials{' and small tables' * small}"
@@ -148,15 +164,25 @@ def _figure_1(block: Block) -> Any:
     points = [p for p in block["by_b"] if p["b"] != CLOSE_B]
     b = [p["b"] for p in points]
     # Wide, so that it is seen behind a method that reaches it.
-    left.plot(b, [p["oracle"] for p in points], color="0.8", lw=7.0, label="true uplift")
-    left.plot(b, [p["random"] for p in points], color="0.6", ls=(0, (1, 2)), label="random order")
+    left.plot(
+        b, [p["oracle"] for p in points], color="0.8", lw=7.0, label="true uplift"
+    )
+    left.plot(
+        b,
+        [p["random"] for p in points],
+        color="0.6",
+        ls=(0, (1, 2)),
+        label="random order",
+    )
     for name in (m for m in LOOKS if m in points[0]["methods"]):
         rows = [p["methods"][name] for p in points]
         area = np.array([row["auuc"] for row in rows])
         error = np.array([row["auuc_se"] or 0.0 for row in rows])
         look = {"ms": 3.5, "lw": 1.5, **LOOKS[name]}
         left.plot(b, area, label=name, **look)
-        left.fill_between(b, area - error, area + error, color=look["color"], alpha=0.18, lw=0)
+        left.fill_between(
+            b, area - error, area + error, color=look["color"], alpha=0.18, lw=0
+        )
         right.plot(b, [row["error"] for row in rows], **look)
     left.set_ylabel("area under the uplift curve")
     right.set_ylabel("mean squared error, median over trials")
@@ -228,7 +254,9 @@ def _figure_3(block: Block) -> Any:
     figure = _new(6.2, 4.6)
     ax = figure.add_subplot()
     shares = np.array(block["shares"])
-    factor, unit = (1.0, block["unit"]) if block["unit"] == "dollars" else (100.0, block["unit"])
+    factor, unit = (
+        (1.0, block["unit"]) if block["unit"] == "dollars" else (100.0, block["unit"])
+    )
     per = "per person" if factor == 1.0 else "per 100 people"
     names = [name for name in LOOKS if name in block["methods"]]
     for i, name in enumerate(names):
@@ -236,11 +264,15 @@ def _figure_3(block: Block) -> Any:
         gain = factor * np.array(row["gain"])
         error = factor * np.array([e or 0.0 for e in row["gain_se"]])
         look = {"lw": 1.6, **LOOKS[name]}
-        bar = {key: look[key] for key in ("color", "marker")} | {"zorder": look.get("zorder", 3)}
+        bar = {key: look[key] for key in ("color", "marker")} | {
+            "zorder": look.get("zorder", 3)
+        }
         ax.plot(shares, gain, **(look | {"marker": ""}))
         # Bars side by side: bands of five methods would cover one another.
         at = slice(4 + i, -1, 5)
-        ax.errorbar(shares[at], gain[at], error[at], ls="", ms=4.0, lw=1.1, capsize=2.5, **bar)
+        ax.errorbar(
+            shares[at], gain[at], error[at], ls="", ms=4.0, lw=1.1, capsize=2.5, **bar
+        )
         ax.plot([], [], label=name, ms=4.0, **look)
     everyone = factor * 2.0 * block["random"]
     ax.plot([0, 1], [0, everyone], color="0.6", ls=(0, (1, 2)), label="random order")

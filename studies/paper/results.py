@@ -80,7 +80,9 @@ def reproduce_paper(
         def tell(done: int, total: int, name: str = name) -> None:
             progress(name, done, total)
 
-        tasks = study_tasks(name, trials, seed=seed, small=small, folder=data, ridges=ridges)
+        tasks = study_tasks(
+            name, trials, seed=seed, small=small, folder=data, ridges=ridges
+        )
         records = run_tasks(tasks, file, jobs=jobs, progress=tell)
         if ridges:
             ridge_blocks[name] = summarise_ridges(records)
@@ -93,15 +95,25 @@ def write_paper(
     studies: dict[str, Any], folder: Path, *, ridges: dict[str, Any] | None = None
 ) -> PaperFiles:
     """Write results, figures and page of the studies given, from blocks of a results file."""
-    results = {"studies": studies, "claims": check_claims(studies), "ridges": ridges or {}}
+    results = {
+        "studies": studies,
+        "claims": check_claims(studies),
+        "ridges": ridges or {},
+    }
     images = folder / "images"
     _make_folder(images)
-    figures = [file for block in studies.values() for file in draw_figures(block, images)]
+    figures = [
+        file for block in studies.values() for file in draw_figures(block, images)
+    ]
     text, page = json.dumps(results, indent=1) + "\n", paper_page(results)
     return PaperFiles(
         trials=folder / "paper-trials.jsonl",
-        results=replace_file(folder / "paper-results.json", lambda file: file.write_text(text)),
-        page=replace_file(folder / "paper.md", lambda file: file.write_text(page, "utf-8")),
+        results=replace_file(
+            folder / "paper-results.json", lambda file: file.write_text(text)
+        ),
+        page=replace_file(
+            folder / "paper.md", lambda file: file.write_text(page, "utf-8")
+        ),
         figures=tuple(figures),
     )
 
@@ -206,7 +218,9 @@ def _synthetic_point(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 **_named("auuc", _column(results, method, "auuc")),
                 **_named("share", shares[method]),
                 "error": float(np.median(_column(results, method, "error"))),
-                "median_error": mean_and_error(_column(results, method, "median_error"))[0],
+                "median_error": mean_and_error(
+                    _column(results, method, "median_error")
+                )[0],
                 "minus": _differences(method, shares),
             }
             for method in methods
@@ -257,7 +271,9 @@ def _curve(gains: Iterable[list[float]]) -> dict[str, Any]:
 def _differences(method: str, scores: dict[str, Array]) -> dict[str, Any]:
     """Return by how much a method's score is above each other's, trial by trial."""
     return {
-        other: mean_and_error(scores[method] - scores[other]) for other in scores if other != method
+        other: mean_and_error(scores[method] - scores[other])
+        for other in scores
+        if other != method
     }
 
 
@@ -268,9 +284,15 @@ def summarise_ridges(records: Sequence[Record]) -> dict[str, Any]:
     for b in sorted({record["task"]["b"] for record in records}):
         results = [r["result"] for r in records if r["task"]["b"] == b]
         place = {"b": b} if task["study"] == "synthetic" else {}
-        rows += [{**place, "method": m, **_ridge_row([r[m] for r in results])} for m in WIDTHS]
+        rows += [
+            {**place, "method": m, **_ridge_row([r[m] for r in results])}
+            for m in WIDTHS
+        ]
     block = _origin(records) | {"ridges_f": GRID_F, "ridges_g": GRID_G, "rows": rows}
-    return {**_rounded(block), "seconds": round(sum(r["seconds"]["MinMaxGau"] for r in records), 1)}
+    return {
+        **_rounded(block),
+        "seconds": round(sum(r["seconds"]["MinMaxGau"] for r in records), 1),
+    }
 
 
 def _ridge_row(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -282,13 +304,18 @@ def _ridge_row(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "best_study": max(STUDY_PAIRS, key=lambda at: mean[at]),
         "best": _best_pair(scores),
     }
-    by_rule = {name: [tuple(trial[name]) for trial in trials] for name in ("study", "wide")}
+    by_rule = {
+        name: [tuple(trial[name]) for trial in trials] for name in ("study", "wide")
+    }
     ruled = {
         name: np.array([score[at] for score, at in zip(scores, chosen, strict=True)])
         for name, chosen in by_rule.items()
     }
     often = {name: Counter(chosen) for name, chosen in by_rule.items()}
-    common = {name: min(count, key=lambda at: (-count[at], at)) for name, count in often.items()}
+    common = {
+        name: min(count, key=lambda at: (-count[at], at))
+        for name, count in often.items()
+    }
     return {
         **{name: mean_and_error(values) for name, values in ruled.items()},
         "wide_minus_study": mean_and_error(ruled["wide"] - ruled["study"]),

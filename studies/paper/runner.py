@@ -58,7 +58,10 @@ def run_task(task: Task) -> Record:
     """Run one task on one core; a plain dict comes back, ready for a line of JSON."""
     # Weak identification, exploding ratios, networks that have not settled: the scores of a
     # thousand trials show it better than a thousand warnings.
-    with threadpool_limits(limits=1), warnings.catch_warnings():  # bits depend on threads
+    with (
+        threadpool_limits(limits=1),
+        warnings.catch_warnings(),
+    ):  # bits depend on threads
         warnings.simplefilter("ignore")
         draw = draw_rows(task)
         result, seconds = (_ridge_trial if task.ridges else _trial)(task, draw)
@@ -86,11 +89,15 @@ def _trial(task: Task, draw: Draw) -> tuple[dict[str, Any], dict[str, float]]:
     for name, model in models.items():
         start = time.process_time()
         estimates[name] = model.fit(**data).predict(draw.X)
-        seconds[name] = time.process_time() - start + (choosing if name in WIDTHS else 0.0)
+        seconds[name] = (
+            time.process_time() - start + (choosing if name in WIDTHS else 0.0)
+        )
     return score_estimates(task, draw, estimates) | {"ridges": ridges}, seconds
 
 
-def score_estimates(task: Task, draw: Draw, estimates: dict[str, Array]) -> dict[str, Any]:
+def score_estimates(
+    task: Task, draw: Draw, estimates: dict[str, Array]
+) -> dict[str, Any]:
     """Compare estimates at the test points with the uplift there.
 
     Areas are in outcome units, ties counted half. Curves are taken at `SHARES`, by inverse
@@ -125,14 +132,19 @@ def _scores_by_outcome(estimate: Array, values: Array) -> dict[str, Any]:
     return {"auuc": auuc(estimate, values).value, "gain": curve.tolist()}
 
 
-def _errors_by_gap(task: Task, draw: Draw, estimates: dict[str, Array]) -> dict[str, Any]:
+def _errors_by_gap(
+    task: Task, draw: Draw, estimates: dict[str, Array]
+) -> dict[str, Any]:
     """Return how errors depend on the policy gap, and of the first trial a few points to draw."""
     gap = np.abs(paper_problem(task.b).policy_gap(draw.X))
     low, high = np.quantile(gap, [1 / 3, 2 / 3])
     thirds = {"small gap": gap <= low, "large gap": gap >= high}
     squared = {name: (f - draw.values) ** 2 for name, f in estimates.items()}
     gross = {
-        name: {third: float(np.mean(e[rows] > LARGEST_ERROR)) for third, rows in thirds.items()}
+        name: {
+            third: float(np.mean(e[rows] > LARGEST_ERROR))
+            for third, rows in thirds.items()
+        }
         for name, e in squared.items()
     }
     points = {
@@ -144,7 +156,9 @@ def _errors_by_gap(task: Task, draw: Draw, estimates: dict[str, Array]) -> dict[
 
 
 def _minmax(width: float, ridges: Ridges, seed: int) -> Any:
-    model = MinMaxGau(width=width, ridge_f=ridges[0], ridge_g=ridges[1], random_state=seed)
+    model = MinMaxGau(
+        width=width, ridge_f=ridges[0], ridge_g=ridges[1], random_state=seed
+    )
     return model.set_params(n_jobs=1)
 
 
@@ -155,14 +169,18 @@ def _choose_ridges(data: SeparateLabels, seed: int) -> dict[str, Ridges]:
     """
 
     def fit_each(train: SeparateLabels, width: float, X: Array) -> Array:
-        return np.array([_minmax(width, pair, seed).fit(**train).predict(X) for pair in RIDGES])
+        return np.array(
+            [_minmax(width, pair, seed).fit(**train).predict(X) for pair in RIDGES]
+        )
 
     risks = _held_out_risks(data, seed, fit_each)
     return {name: RIDGES[int(np.argmin(risk))] for name, risk in risks.items()}
 
 
 def _held_out_risks(
-    data: SeparateLabels, seed: int, fit_each: Callable[[SeparateLabels, float, Array], Array]
+    data: SeparateLabels,
+    seed: int,
+    fit_each: Callable[[SeparateLabels, float, Array], Array],
 ) -> dict[str, Any]:
     """Return for each width the outcome risk of every pair of ridges, summed over folds."""
     risks: dict[str, Any] = dict.fromkeys(WIDTHS, 0.0)
@@ -215,7 +233,10 @@ def _every_pair(data: SeparateLabels, width: float, seed: int, X: Array) -> Arra
     values = ScaledBasis(model.basis_, model.scaling_)
     rows = data.labelled(np.asarray(data.X))
     system = assemble(accumulate(values, model.basis_.size, rows, n_jobs=1))
-    alpha = [[solve_minmax(system, ridge_f=f, ridge_g=g).alpha for g in GRID_G] for f in GRID_F]
+    alpha = [
+        [solve_minmax(system, ridge_f=f, ridge_g=g).alpha for g in GRID_G]
+        for f in GRID_F
+    ]
     estimates: Array = rows.coding.scale * (np.array(alpha) @ values(X).T)
     return estimates
 

@@ -24,7 +24,11 @@ def run(capsys, *arguments):
     with pytest.raises(SystemExit) as stop:
         main([str(argument) for argument in arguments])
     printed = capsys.readouterr()
-    return stop.value.code or 0, " ".join(printed.out.split()), " ".join(printed.err.split())
+    return (
+        stop.value.code or 0,
+        " ".join(printed.out.split()),
+        " ".join(printed.err.split()),
+    )
 
 
 def options(folder, kind):
@@ -72,7 +76,9 @@ def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
         assert f"{kind} rows of north: 6,000" in out
         assert "data about people" in out
     parts = [tmp_path / f"{kind}.sums" for kind in ("outcome", "treatment")]
-    code, out, _ = run(capsys, "merge", *parts, "--out", tmp_path / "all.sums", "--json")
+    code, out, _ = run(
+        capsys, "merge", *parts, "--out", tmp_path / "all.sums", "--json"
+    )
     assert code == 0
     merged = json.loads(out)
     assert [cell["rows"] for cell in merged["cells"]] == [6000] * 4
@@ -82,7 +88,9 @@ def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
     models = []
     for name in ("all", "one"):
         model = tmp_path / f"{name}.skops"
-        code, out, _ = run(capsys, "fit", "--moments", tmp_path / f"{name}.sums", "--model", model)
+        code, out, _ = run(
+            capsys, "fit", "--moments", tmp_path / f"{name}.sums", "--model", model
+        )
         assert code == 0
         assert "Verdict (green): The policies differ enough" in out
         models.append(load_model(model))
@@ -114,14 +122,19 @@ def test_a_population_column_and_a_folder_will_do(capsys, folder, plan, tmp_path
     assert [cell["rows"] for cell in json.loads(out)["cells"]] == [0, 0, 6000, 6000]
 
 
-def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, plan, tmp_path):
+def test_every_mistake_gets_a_message_and_nothing_is_written(
+    capsys, folder, plan, tmp_path
+):
     out = tmp_path / "out.sums"
     north = f"north={folder / 'outcomes_north.parquet'}"
     plain = folder / "outcomes_north.parquet"
     given = ["aggregate", "--plan", plan, "--out", out]
     for words, message in (
         ([*given, "--outcomes", north], "--outcomes needs --outcome"),
-        ([*given, "--outcomes", plain, "--outcome", "bought"], "write --outcomes NAME=FILE"),
+        (
+            [*given, "--outcomes", plain, "--outcome", "bought"],
+            "write --outcomes NAME=FILE",
+        ),
         (
             [*given, *options(folder, "outcome"), "--population", "region"],
             "with --population there is one",
@@ -137,8 +150,14 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
             ["fit", "--moments", plan, "--model", tmp_path / "m.skops"],
             "the sums hold no outcome rows",
         ),
-        (["plan", "--feature", "age", "--populations", "a,b", "--out", out], "NAME=TYPICAL:SPREAD"),
-        (["plan", "--feature", "age=4", "--populations", "a,b", "--out", out], "two numbers with"),
+        (
+            ["plan", "--feature", "age", "--populations", "a,b", "--out", out],
+            "NAME=TYPICAL:SPREAD",
+        ),
+        (
+            ["plan", "--feature", "age=4", "--populations", "a,b", "--out", out],
+            "two numbers with",
+        ),
     ):
         code, _, err = run(capsys, *words)
         assert code == 2, words
@@ -181,18 +200,31 @@ class Stops:
 def test_an_interrupted_aggregation_resumes_to_the_same_file(capsys, tmp_path):
     """A checkpoint is written about every million rows."""
     number = np.arange(1_200_000)
-    table, plan, whole, resumed, checkpoint = (tmp_path / n for n in ("t.parquet", *"pwrc"))
+    table, plan, whole, resumed, checkpoint = (
+        tmp_path / n for n in ("t.parquet", *"pwrc")
+    )
     write_table(pa.table({"age": number % 97 / 50.0, "mailed": number % 3 == 0}), table)
     line = "plan --feature age=1:1 --populations north,south --functions 1 --groups 2"
     assert run(capsys, *line.split(), "--out", plan)[0] == 0
-    words = ["aggregate", "--plan", plan, "--treatment", "mailed", "--checkpoint", checkpoint]
+    words = [
+        "aggregate",
+        "--plan",
+        plan,
+        "--treatment",
+        "mailed",
+        "--checkpoint",
+        checkpoint,
+    ]
     words += ["--treatments", f"north={table}", "--out"]
     assert run(capsys, *words, whole)[0] == 0
     assert not checkpoint.exists()
     source = SeparateLabels.from_chunks(Stops(table, checkpoint))
     with pytest.raises(KeyboardInterrupt):
         aggregate_rows(source, read_sums(plan).plan, checkpoint=checkpoint)
-    for command in (["merge", checkpoint, "--out", resumed], ["fit", "--moments", checkpoint]):
+    for command in (
+        ["merge", checkpoint, "--out", resumed],
+        ["fit", "--moments", checkpoint],
+    ):
         code, _, err = run(capsys, *command)
         assert code == 2
         assert "is the checkpoint of a pass that stopped" in err

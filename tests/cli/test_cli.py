@@ -45,10 +45,17 @@ def two_tables(folder):
         parts = []
         for name in ("north", "south"):
             table = read_table(folder / f"{kind}_{name}.parquet")
-            parts.append(table.append_column("region", pa.array([name] * table.num_rows)))
+            parts.append(
+                table.append_column("region", pa.array([name] * table.num_rows))
+            )
         write_table(pa.concat_tables(parts), folder / f"{kind}.csv")
     return [
-        *("--outcomes", folder / "outcomes.csv", "--treatments", folder / "treatments.csv"),
+        *(
+            "--outcomes",
+            folder / "outcomes.csv",
+            "--treatments",
+            folder / "treatments.csv",
+        ),
         *("--outcome", "bought", "--treatment", "mailed", "--population", "region"),
     ]
 
@@ -62,7 +69,15 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     assert "\nIn the likeliest form" in out  # and what was fitted, on a line of its own
     code, out, err = run(
         capsys,
-        *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),
+        *(
+            "score",
+            "--model",
+            model,
+            "--table",
+            folder / "customers.parquet",
+            "--out",
+            scores,
+        ),
         *("--keep", "customer_id", "--share", "0.3"),
     )
     assert (code, err) == (0, "")
@@ -78,7 +93,9 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     expected = load_model(model).predict(customers.drop(["customer_id"]))
     order = [by_id[i] for i in table["customer_id"].to_pylist()]
     np.testing.assert_array_equal(uplift, expected[order])
-    said = re.search(r"uplift adds up to ([+-][\d.,]+): predictions", " ".join(out.split()))
+    said = re.search(
+        r"uplift adds up to ([+-][\d.,]+): predictions", " ".join(out.split())
+    )
     assert float(said[1].replace(",", "")) == pytest.approx(uplift[:15].sum(), rel=1e-3)
 
 
@@ -99,10 +116,26 @@ def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
 
 def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
     model, scores = tmp_path / "m.skops", tmp_path / "s.csv"
-    run(capsys, "fit", *four_tables(folder), "--model", model, "--estimator", "FourLogistic")
+    run(
+        capsys,
+        "fit",
+        *four_tables(folder),
+        "--model",
+        model,
+        "--estimator",
+        "FourLogistic",
+    )
     code, out, _ = run(
         capsys,
-        *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),
+        *(
+            "score",
+            "--model",
+            model,
+            "--table",
+            folder / "customers.parquet",
+            "--out",
+            scores,
+        ),
         "--json",
     )
     table = read_table(scores)
@@ -112,22 +145,37 @@ def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
     assert json.loads(out)["treated"] == sum(table["treat"].to_pylist())
 
 
-def test_check_gives_the_verdict_first_and_all_numbers_as_json(capsys, folder, two_tables):
-    code, out, _ = run(capsys, "check", *two_tables, "--features", "age,orders", "--json")
+def test_check_gives_the_verdict_first_and_all_numbers_as_json(
+    capsys, folder, two_tables
+):
+    code, out, _ = run(
+        capsys, "check", *two_tables, "--features", "age,orders", "--json"
+    )
     result = json.loads(out)
     assert code == 0
     assert [cell["n_rows"] for cell in result["tables"]] == [400] * 4
     assert result["features"] == ["age", "orders"]
     target = ("--target", folder / "customers.parquet")
-    code, out, _ = run(capsys, "check", *four_tables(folder), "--ignore", "spend", *target)
+    code, out, _ = run(
+        capsys, "check", *four_tables(folder), "--ignore", "spend", *target
+    )
     assert code == 0
     assert out.startswith("Identified")
     assert "spend" not in out
-    parts = ("Gap (", "Strength:", "Where policies", "What could be", "Overlap", "What to do next")
+    parts = (
+        "Gap (",
+        "Strength:",
+        "Where policies",
+        "What could be",
+        "Overlap",
+        "What to do next",
+    )
     assert all(out.index(one) < out.index(two) for one, two in pairwise(parts))
 
 
-def test_check_calls_neither_few_rows_nor_one_file_twice_identified(capsys, folder, tmp_path):
+def test_check_calls_neither_few_rows_nor_one_file_twice_identified(
+    capsys, folder, tmp_path
+):
     words = four_tables(folder)
     few, twice = [*words], [*words]
     for i in range(1, 8, 2):
@@ -135,7 +183,9 @@ def test_check_calls_neither_few_rows_nor_one_file_twice_identified(capsys, fold
         table = read_table(path)
         few[i] = f"{name}={write_table(table[:8], tmp_path / f'few{i}.csv')}"
         if name == "south":
-            copy = write_table(read_table(twice[i - 2].split("=")[1]), tmp_path / f"copy{i}.csv")
+            copy = write_table(
+                read_table(twice[i - 2].split("=")[1]), tmp_path / f"copy{i}.csv"
+            )
             twice[i] = f"south={copy}"
     for tables, reason in ((few, "is too short (8)"), (twice, "given twice")):
         code, out, _ = run(capsys, "check", *tables)
@@ -164,24 +214,44 @@ def test_plan_study_takes_a_pilot_or_a_few_numbers(capsys, folder):
 
 def test_equal_policies_are_called_weak_in_words(capsys, folder):
     same = four_tables(folder)
-    copy = write_table(read_table(folder / "treatments_north.parquet"), folder / "copy.parquet")
+    copy = write_table(
+        read_table(folder / "treatments_north.parquet"), folder / "copy.parquet"
+    )
     same[7] = f"south={copy}"
     words = ("--estimator", "FourLogistic", "--model", folder / "weak.skops")
     code, _, err = run(capsys, "fit", *same, *words)
     assert code == 3
-    assert err.startswith("unjoined: warning: the two populations' policies can hardly be told")
+    assert err.startswith(
+        "unjoined: warning: the two populations' policies can hardly be told"
+    )
 
 
 @pytest.mark.slow
 def test_demo_writes_everything_it_names(capsys, tmp_path):
     code, out, err = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "1000")
     assert (code, err) == (0, "")
-    for word in ("share of oracle", "MinMaxUplift", "FourNNC", "unjoined fit", "unjoined score"):
+    for word in (
+        "share of oracle",
+        "MinMaxUplift",
+        "FourNNC",
+        "unjoined fit",
+        "unjoined score",
+    ):
         assert word in out
     names = {path.name for path in (tmp_path / "d").iterdir()}
     assert names == {
-        *(f"{kind}_{n}.csv" for kind in ("visits", "mailings") for n in ("east", "west")),
-        *("customers.csv", "list.csv", "model.skops", "uplift_curve.png", "report.html"),
+        *(
+            f"{kind}_{n}.csv"
+            for kind in ("visits", "mailings")
+            for n in ("east", "west")
+        ),
+        *(
+            "customers.csv",
+            "list.csv",
+            "model.skops",
+            "uplift_curve.png",
+            "report.html",
+        ),
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(
@@ -213,13 +283,23 @@ def test_a_folder_that_cannot_be_made_is_no_traceback(capsys, tmp_path):
     assert "Traceback" not in err
 
 
-def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_tables, tmp_path):
+def test_chunks_fit_the_same_from_two_tables_and_from_four(
+    capsys, folder, two_tables, tmp_path
+):
     expected = None
     for words, name in ((four_tables(folder), "four"), (two_tables, "two")):
         model = tmp_path / f"{name}.skops"
         code, out, err = run(
             capsys,
-            *("fit", *words, "--chunks", "--checkpoint", tmp_path / "c", "--model", model),
+            *(
+                "fit",
+                *words,
+                "--chunks",
+                "--checkpoint",
+                tmp_path / "c",
+                "--model",
+                model,
+            ),
             *("--ignore", "age", "--json"),
         )
         assert code == 0, err
@@ -236,9 +316,13 @@ def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_t
 def test_the_list_of_commands_says_what_each_one_says_of_itself(capsys):
     """The list is written down, so that help imports nothing."""
     _, listed, _ = run(capsys, "--help")
-    found = dict(re.findall(r"^  ([a-z][a-z-]+)  +(.*)$", listed.partition("Commands:")[2], re.M))
+    found = dict(
+        re.findall(r"^  ([a-z][a-z-]+)  +(.*)$", listed.partition("Commands:")[2], re.M)
+    )
     assert {"check", "fit", "score", "demo"} <= set(found)
     for name, does in found.items():
         code, out, _ = run(capsys, name, "-h")
         assert code == 0
-        assert " ".join(out.split("\n\n")[1].split()).startswith(does.removesuffix("..."))
+        assert " ".join(out.split("\n\n")[1].split()).startswith(
+            does.removesuffix("...")
+        )

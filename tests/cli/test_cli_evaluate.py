@@ -25,23 +25,42 @@ def tables(folder):
     ] + ["--outcome", "bought", "--treatment", "mailed"]
 
 
-def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path, write_campaign):
+def test_numbers_are_those_of_the_library_on_the_same_tables(
+    capsys, tmp_path, write_campaign
+):
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, seed in ((old, 0), (new, 1)):
         folder.mkdir()
         write_campaign(folder, n_per_table=300, n_customers=5, seed=seed)
     model = tmp_path / "m.skops"
     code, _, _ = run(
-        capsys, "fit", *tables(old), "--model", model, "--estimator", "weighted", "--json"
+        capsys,
+        "fit",
+        *tables(old),
+        "--model",
+        model,
+        "--estimator",
+        "weighted",
+        "--json",
     )
     assert code == 0
-    arguments = ("evaluate", *tables(new), "--model", model, "--share", 0.2, "--threshold", 0.1)
+    arguments = (
+        "evaluate",
+        *tables(new),
+        "--model",
+        model,
+        "--share",
+        0.2,
+        "--threshold",
+        0.1,
+    )
     code, out, err = run(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     parts = {
         f"{kind}s": {
-            name: read_table(new / f"{kind}s_{name}.parquet") for name in ("north", "south")
+            name: read_table(new / f"{kind}s_{name}.parquet")
+            for name in ("north", "south")
         }
         for kind in ("outcome", "treatment")
     }
@@ -49,7 +68,9 @@ def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path, w
     rules = {"best 20%": ("share", 0.2), "from 0.1 on": ("threshold", 0.1)}
     same = evaluate_uplift(load_model(model), data, rules=rules, random_state=0)
     assert found["average"]["value"] == pytest.approx(same.average.value)
-    assert found["rules"]["best 20%"]["low"] == pytest.approx(same.rules["best 20%"].interval()[0])
+    assert found["rules"]["best 20%"]["low"] == pytest.approx(
+        same.rules["best 20%"].interval()[0]
+    )
     assert set(found["rules"]) == set(rules)
     code, out, err = run(capsys, *arguments, "--chunks", "--json")
     assert (code, err) == (0, "")
@@ -71,12 +92,16 @@ def test_mistakes_are_said_in_one_line(capsys, tmp_path, write_campaign):
     code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--chunks")
     assert code == 2
     assert "--cross fits to all rows in memory" in err
-    code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--estimator", "magic")
+    code, _, err = run(
+        capsys, "evaluate", "--cross", *tables(tmp_path), "--estimator", "magic"
+    )
     assert code == 2
     assert "--estimator" in err
 
 
-def test_a_model_is_not_judged_by_the_rows_it_was_fitted_to(capsys, tmp_path, write_campaign):
+def test_a_model_is_not_judged_by_the_rows_it_was_fitted_to(
+    capsys, tmp_path, write_campaign
+):
     write_campaign(tmp_path, n_per_table=120, n_customers=5, seed=0)
     model = tmp_path / "m.skops"
     words = (*tables(tmp_path), "--model", model)

@@ -10,7 +10,10 @@ from unjoined import read_table
 EXPECTED = {
     "telecom": {
         "outcomes": {"nord": "umsatz_nord.csv", "süd": "umsatz_süd.csv"},
-        "treatments": {"nord": "telefonaktion_nord.csv", "süd": "telefonaktion_süd.csv"},
+        "treatments": {
+            "nord": "telefonaktion_nord.csv",
+            "süd": "telefonaktion_süd.csv",
+        },
         "outcome": "Umsatz",
         "treatment": "Angerufen",
         "table": "kunden.csv",
@@ -39,7 +42,9 @@ def test_a_company_gets_its_list_and_report_without_an_edit(tmp_path, name):
     assert settings["score"]["keep"] == company.identifier
     assert found.told["treated"] == SHARE * 100
     listed = read_table(tmp_path / "list.csv", text=[company.identifier])
-    assert sorted(listed[company.identifier].to_pylist()) == [f"K{i:07d}" for i in range(100)]
+    assert sorted(listed[company.identifier].to_pylist()) == [
+        f"K{i:07d}" for i in range(100)
+    ]
     assert sum(listed["treat"].to_pylist()) == SHARE * 100
     assert max(found.share_of_best, found.clean_of_best) <= 1.0
     assert "<html" in (tmp_path / "report.html").read_text("utf-8")

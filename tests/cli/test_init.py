@@ -48,11 +48,20 @@ def frames(outcome="revenue", treatment="mailed", amounts=True, words=(1, 0), ro
     tables = {}
     for region, share in (("north", 0.3), ("south", 0.7)):
         for kind in ("outcomes", "treatments"):
-            x = {"age": rng.integers(18, 80, rows), "plan": rng.choice(["A", "B", "C"], rows)}
+            x = {
+                "age": rng.integers(18, 80, rows),
+                "plan": rng.choice(["A", "B", "C"], rows),
+            }
             treated = np.where(rng.random(rows) < share, *words)
-            y = rng.gamma(2.0, 10.0, rows).round(2) if amounts else rng.integers(0, 2, rows)
+            y = (
+                rng.gamma(2.0, 10.0, rows).round(2)
+                if amounts
+                else rng.integers(0, 2, rows)
+            )
             label = {outcome: y} if kind == "outcomes" else {treatment: treated}
-            tables[kind, region] = pd.DataFrame({"id": np.arange(rows) + 1000} | x | label)
+            tables[kind, region] = pd.DataFrame(
+                {"id": np.arange(rows) + 1000} | x | label
+            )
     people = pd.DataFrame({"id": np.arange(rows)} | x)
     return tables, people
 
@@ -64,7 +73,9 @@ def write(path, frame):
 
 def guessed(capsys, folder, *words):
     """Run init and return the settings; they must be such as check takes without an edit."""
-    code, _, err = run(capsys, "init", folder, *words, "--out", folder / "unjoined.toml")
+    code, _, err = run(
+        capsys, "init", folder, *words, "--out", folder / "unjoined.toml"
+    )
     assert (code, err) == (0, "")
     settings = tomllib.loads((folder / "unjoined.toml").read_text("utf-8"))
     assert run(capsys, "check", "--config", folder / "unjoined.toml")[0] == 0
@@ -73,7 +84,12 @@ def guessed(capsys, folder, *words):
 
 @pytest.mark.parametrize(
     "name",
-    ["{kind}_{region}.csv", "{region}/{kind}.csv", "{kind}/{region}.csv", "{region}-{kind}/t.csv"],
+    [
+        "{kind}_{region}.csv",
+        "{region}/{kind}.csv",
+        "{kind}/{region}.csv",
+        "{region}-{kind}/t.csv",
+    ],
 )
 def test_names_of_files_and_folders_tell_kinds_and_populations(capsys, tmp_path, name):
     tables, people = frames(outcome="v1", treatment="v2", amounts=False)
@@ -83,7 +99,9 @@ def test_names_of_files_and_folders_tell_kinds_and_populations(capsys, tmp_path,
     found = guessed(capsys, tmp_path)
     assert (found["outcome"], found["treatment"]) == ("v1", "v2")
     for kind in ("outcomes", "treatments"):
-        assert found[kind] == {r: name.format(kind=kind, region=r) for r in ("north", "south")}
+        assert found[kind] == {
+            r: name.format(kind=kind, region=r) for r in ("north", "south")
+        }
     assert (found["table"], found["score"]["keep"]) == ("customers.csv", "id")
 
 
@@ -100,13 +118,19 @@ def test_what_has_two_values_beside_amounts_is_the_treatment(capsys, tmp_path):
 def test_yes_and_no_are_known_in_many_languages(language):
     tables, _ = frames(words=YES_NO[language])
     data = SeparateLabels.from_tables(
-        *({r: tables[kind, r] for r in ("north", "south")} for kind in ("outcomes", "treatments")),
+        *(
+            {r: tables[kind, r] for r in ("north", "south")}
+            for kind in ("outcomes", "treatments")
+        ),
         outcome="revenue",
         treatment="mailed",
         ignore=["id"],
     )
     expected = np.concatenate(
-        [tables["treatments", r]["mailed"] == YES_NO[language][0] for r in ("north", "south")]
+        [
+            tables["treatments", r]["mailed"] == YES_NO[language][0]
+            for r in ("north", "south")
+        ]
     )
     assert ((data.treatment[data.rows("treatment")] > 0) == expected).all()
 
@@ -123,12 +147,17 @@ def test_treated_says_which_words_mean_so(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("has_column", [True, False])
-def test_a_list_of_those_treated_is_refused_with_what_to_give(capsys, tmp_path, has_column):
+def test_a_list_of_those_treated_is_refused_with_what_to_give(
+    capsys, tmp_path, has_column
+):
     tables, _ = frames(rows=3000)
     for (kind, region), frame in tables.items():
         rows = frame if kind == "outcomes" else frame[frame["mailed"] == 1]
         rows = rows if has_column else rows.drop(columns="mailed", errors="ignore")
-        write(tmp_path / f"{'sales' if kind == 'outcomes' else 'mailings'}_{region}.csv", rows)
+        write(
+            tmp_path / f"{'sales' if kind == 'outcomes' else 'mailings'}_{region}.csv",
+            rows,
+        )
     code, _, err = run(capsys, "init", tmp_path, "--out", tmp_path / "u.toml")
     assert code == 2
     assert "give everyone" in err
@@ -138,7 +167,11 @@ def test_a_list_of_those_treated_is_refused_with_what_to_give(capsys, tmp_path, 
 def test_treated_rows_that_come_first_are_no_list(capsys, tmp_path):
     tables, _ = frames(rows=6000)
     for (kind, region), frame in tables.items():
-        frame = frame.sort_values("mailed", ascending=False) if kind != "outcomes" else frame
+        frame = (
+            frame.sort_values("mailed", ascending=False)
+            if kind != "outcomes"
+            else frame
+        )
         write(tmp_path / f"{kind}_{region}.csv", frame)
     assert run(capsys, "init", tmp_path, "--out", tmp_path / "u.toml")[0] == 0
 
@@ -192,7 +225,10 @@ def test_one_long_file_with_half_empty_labels_is_two_tables(capsys, tmp_path, en
     out = tmp_path / "u.toml"
     code, _, err = run(capsys, "init", place, "--out", out)
     if ending == "xlsx":
-        assert "'revenue' in some rows and 'mailed' in the others. Write them to two tables" in err
+        assert (
+            "'revenue' in some rows and 'mailed' in the others. Write them to two tables"
+            in err
+        )
         return
     assert (code, err) == (0, "")
     assert tomllib.loads(out.read_text())["population"] == "region"
@@ -205,7 +241,10 @@ def test_features_of_which_a_row_has_one_are_no_labels(capsys, tmp_path):
     tables, _ = frames()
     for (kind, region), frame in tables.items():
         firm = np.arange(len(frame)) % 2 == 0
-        halves = {"vat": np.where(firm, 7.0, np.nan), "height": np.where(firm, np.nan, 180.0)}
+        halves = {
+            "vat": np.where(firm, 7.0, np.nan),
+            "height": np.where(firm, np.nan, 180.0),
+        }
         write(tmp_path / f"{kind}_{region}.csv", frame.assign(**halves))
     assert guessed(capsys, tmp_path)["outcomes"]["north"] == "outcomes_north.csv"
 

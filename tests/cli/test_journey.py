@@ -62,7 +62,10 @@ def test_the_settings_are_guessed_from_raw_files(place):
 
 def frames(place, read):
     return [
-        {region: read(place / "shop" / f"{name}_{region}.csv") for region in ("east", "west")}
+        {
+            region: read(place / "shop" / f"{name}_{region}.csv")
+            for region in ("east", "west")
+        }
         for name in ("visits", "mailings")
     ]
 
@@ -70,7 +73,9 @@ def frames(place, read):
 @pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")
 @pytest.mark.parametrize("read", [pd.read_csv, pl.read_csv], ids=["pandas", "polars"])
 def test_files_pandas_and_polars_give_the_same_uplift(place, read):
-    data = SeparateLabels.from_tables(*frames(place, read), outcome="visit", treatment="mailed")
+    data = SeparateLabels.from_tables(
+        *frames(place, read), outcome="visit", treatment="mailed"
+    )
     model = Uplift(random_state=0).fit(data)
     assert "customer_id" not in model.feature_names_in_
     customers = read(place / "shop" / "customers.csv")
@@ -98,8 +103,12 @@ def test_a_list_for_a_budget_says_what_it_brings(capsys, place):
     assert sum(listed["treat"].to_pylist()) == 40
     assert (np.diff(listed["uplift"].to_numpy()) <= 0.0).all()
     people = read_table(place / "shop" / "customers.csv", text=["customer_id"])
-    empty = people["history"].is_null().to_numpy() | people["channel"].is_null().to_numpy()
-    flagged = dict(zip(listed["customer_id"].to_pylist(), listed["flags"].to_pylist(), strict=True))
+    empty = (
+        people["history"].is_null().to_numpy() | people["channel"].is_null().to_numpy()
+    )
+    flagged = dict(
+        zip(listed["customer_id"].to_pylist(), listed["flags"].to_pylist(), strict=True)
+    )
     ids = people["customer_id"].to_pylist()
     assert [("missing_values" in (flagged[i] or "")) for i in ids] == empty.tolist()
     assert found["missing_values"] == int(empty.sum())
@@ -113,9 +122,15 @@ def test_score_tells_which_part_of_a_gain_was_measured(capsys, tmp_path):
             account = rng.random(400) < 0.5
             treated = rng.random(400) < np.where(account, often, 0.5)
             y = treated if label == "mailed" else rng.random(400) < 0.2 + 0.5 * treated
-            columns = {"account": account * 1, "age": rng.integers(18, 80, 400), label: y * 1}
+            columns = {
+                "account": account * 1,
+                "age": rng.integers(18, 80, 400),
+                label: y * 1,
+            }
             pd.DataFrame(columns).to_csv(tmp_path / f"{place}_{kind}.csv", index=False)
-    pd.DataFrame(columns).drop(columns=label).to_csv(tmp_path / "people.csv", index=False)
+    pd.DataFrame(columns).drop(columns=label).to_csv(
+        tmp_path / "people.csv", index=False
+    )
     with contextlib.chdir(tmp_path):
         tables = [
             word
@@ -159,13 +174,17 @@ def test_a_budget_beyond_all_bounds_is_for_whoever_is_not_harmed(capsys, place):
 
 
 def test_strange_rows_are_scored_and_flagged(capsys, place, tmp_path):
-    people = pd.read_csv(place / "shop" / "customers.csv", dtype={"customer_id": str}).head(4)
+    people = pd.read_csv(
+        place / "shop" / "customers.csv", dtype={"customer_id": str}
+    ).head(4)
     people = pd.concat([people, people.tail(1)])
     people["history"] = [100.0, 1e7, np.nan, 200.0, np.inf]
     people["channel"] = ["Web", "Web", "Web", "Pigeon", "Web"]
     people["street"] = "Main"
     people.to_csv(tmp_path / "people.csv", index=False)
-    words = f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --json"
+    words = (
+        f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --json"
+    )
     code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
     assert code == 0
     found = json.loads(out)
@@ -183,7 +202,9 @@ def test_strange_rows_are_scored_and_flagged(capsys, place, tmp_path):
 def test_tied_people_are_counted(capsys, place, tmp_path):
     one = pd.read_csv(place / "shop" / "customers.csv").head(1)
     pd.concat([one] * 10).to_csv(tmp_path / "people.csv", index=False)
-    words = f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --top 3"
+    words = (
+        f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --top 3"
+    )
     code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
     assert code == 0
     assert "10 people are tied where the list ends" in " ".join(out.split())
@@ -191,23 +212,41 @@ def test_tied_people_are_counted(capsys, place, tmp_path):
 
 def test_databases_and_queries_give_what_their_files_give(capsys, place, tmp_path):
     shop, database = place / "shop", tmp_path / "shop.duckdb"
-    names = [f"{name}_{region}" for name in ("visits", "mailings") for region in ("east", "west")]
+    names = [
+        f"{name}_{region}"
+        for name in ("visits", "mailings")
+        for region in ("east", "west")
+    ]
     with duckdb.connect(database) as connection:
         for name in (*names, "customers"):
-            connection.execute(f"CREATE TABLE {name} AS FROM read_csv('{shop}/{name}.csv')")
+            connection.execute(
+                f"CREATE TABLE {name} AS FROM read_csv('{shop}/{name}.csv')"
+            )
     files, tables = f"{shop}/{{}}.csv", f"{database}:{{}}"
     of_files = f"SELECT * FROM read_csv('{files}') WHERE 1=1"  # noqa: S608
     of_tables = f"{database}:SELECT * FROM {{}} WHERE 1=1"  # noqa: S608
-    ways = {"files": [files] * 5, "others": [tables, of_files, of_tables, tables, of_files]}
+    ways = {
+        "files": [files] * 5,
+        "others": [tables, of_files, of_tables, tables, of_files],
+    }
     before, lists = database.read_bytes(), []
     for way, forms in ways.items():
-        *given, people = (f.format(n) for f, n in zip(forms, (*names, "customers"), strict=True))
+        *given, people = (
+            f.format(n) for f, n in zip(forms, (*names, "customers"), strict=True)
+        )
         words = []
         for name, table in zip(names, given, strict=True):
             option = "--outcomes" if name.startswith("visits") else "--treatments"
             words += [option, f"{name.partition('_')[2]}={table}"]
         model, listed = tmp_path / f"{way}.skops", tmp_path / f"{way}.parquet"
-        labels = ["--outcome", "visit", "--treatment", "mailed", "--estimator", "FourLogistic"]
+        labels = [
+            "--outcome",
+            "visit",
+            "--treatment",
+            "mailed",
+            "--estimator",
+            "FourLogistic",
+        ]
         assert run(capsys, "fit", *words, *labels, "--model", model)[0] == 0, way
         words = ("--table", people, "--keep", "customer_id", "--out", listed)
         assert run(capsys, "score", "--model", model, *words)[0] == 0, way
@@ -253,13 +292,20 @@ def test_fit_and_check_give_one_verdict(capsys, place):
     }
 
 
-def test_a_folder_whose_files_differ_is_judged_alike_by_check_and_fit(capsys, place, tmp_path):
+def test_a_folder_whose_files_differ_is_judged_alike_by_check_and_fit(
+    capsys, place, tmp_path
+):
     shop, folder = place / "shop", tmp_path / "east"
     folder.mkdir()
     visits = pd.read_csv(shop / "visits_east.csv")
     visits.iloc[:200].to_csv(folder / "a.csv", index=False)
     visits.iloc[200:].drop(columns="channel").to_csv(folder / "b.csv", index=False)
-    tables = ["--outcomes", f"east={folder}", "--outcomes", f"west={shop}/visits_west.csv"]
+    tables = [
+        "--outcomes",
+        f"east={folder}",
+        "--outcomes",
+        f"west={shop}/visits_west.csv",
+    ]
     for region in ("east", "west"):
         tables += ["--treatments", f"{region}={shop}/mailings_{region}.csv"]
     tables += ["--outcome", "visit", "--treatment", "mailed", "--json"]
@@ -290,8 +336,12 @@ def test_raw_files_of_other_names_and_kinds_are_guessed(capsys, tmp_path):
     """Packed files, an index as a column, words for treatments, and text as an id."""
     rng = np.random.default_rng(0)
     for name in ("one", "two"):
-        base = pd.DataFrame({"age": rng.normal(50, 9, 60), "city": rng.choice(["A", "B"], 60)})
-        base.assign(visit=rng.integers(0, 2, 60)).to_csv(tmp_path / f"v_{name}.csv", index=False)
+        base = pd.DataFrame(
+            {"age": rng.normal(50, 9, 60), "city": rng.choice(["A", "B"], 60)}
+        )
+        base.assign(visit=rng.integers(0, 2, 60)).to_csv(
+            tmp_path / f"v_{name}.csv", index=False
+        )
         base.assign(segment=rng.choice(["Plan X", "Plan Y"], 60)).to_csv(
             tmp_path / f"s_{name}.csv.gz"
         )
@@ -302,5 +352,9 @@ def test_raw_files_of_other_names_and_kinds_are_guessed(capsys, tmp_path):
     assert "'segment' holds" in capsys.readouterr().out
     found = tomllib.loads((tmp_path / "u.toml").read_text("utf-8"))
     assert found["treatments"] == {"one": "s_one.csv.gz", "two": "s_two.csv.gz"}
-    assert (found["outcome"], found["treatment"], found["treated"]) == ("visit", "segment", "")
+    assert (found["outcome"], found["treatment"], found["treated"]) == (
+        "visit",
+        "segment",
+        "",
+    )
     assert found["score"]["keep"] == "client"

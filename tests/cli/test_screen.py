@@ -39,7 +39,12 @@ def words(tmp_path_factory):
         }
         write_table(pa.table(table), folder / f"{kind}.parquet")
     return [
-        *("--outcomes", folder / "outcomes.parquet", "--treatments", folder / "treatments.parquet"),
+        *(
+            "--outcomes",
+            folder / "outcomes.parquet",
+            "--treatments",
+            folder / "treatments.parquet",
+        ),
         *("--outcome", "y", "--treatment", "t", "--population", "region"),
     ]
 
@@ -59,7 +64,9 @@ def test_names_in_tables_and_sentences_are_shown_as_they_are(capsys, words):
     assert (code, err) == (0, "")
     assert is_harmless(out)
     assert f"Features: {SHOWN}." in out.splitlines()
-    assert sum(f" {SHOWN} " in line for line in out.splitlines()) >= 2  # a row for each kind
+    assert (
+        sum(f" {SHOWN} " in line for line in out.splitlines()) >= 2
+    )  # a row for each kind
 
 
 def test_a_path_with_brackets_is_reported_in_full(capsys, words, tmp_path):
@@ -87,7 +94,9 @@ def test_names_in_errors_and_warnings_are_shown_as_they_are(capsys, words, tmp_p
     assert code == 2
     assert is_harmless(err)
     missing = tmp_path / f"{NASTY.replace('/', '')}.csv"
-    code, out, err = run(capsys, "score", "--model", missing, "--table", "t", "--out", "o.csv")
+    code, out, err = run(
+        capsys, "score", "--model", missing, "--table", "t", "--out", "o.csv"
+    )
     assert code == 2
     assert is_harmless(err)
 
@@ -95,7 +104,9 @@ def test_names_in_errors_and_warnings_are_shown_as_they_are(capsys, words, tmp_p
 def test_json_holds_the_names_themselves(capsys, words):
     code, out, _ = run(capsys, "check", *words, "--json")
     assert code == 0
-    result = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    result = json.loads(
+        out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON")
+    )
     assert result["features"] == [NASTY]
     assert {cell["population"] for cell in result["tables"]} == {NASTY, "s"}
 
@@ -103,7 +114,14 @@ def test_json_holds_the_names_themselves(capsys, words):
 def test_sums_report_populations_and_files_as_they_are(capsys, words, tmp_path):
     name = "n[/x]\x1b[2J"
     plan = tmp_path / "plan[1].sums"
-    given = ("--feature", f"{NASTY}=0:1", "--populations", f"{name},s", "--functions", 2)
+    given = (
+        "--feature",
+        f"{NASTY}=0:1",
+        "--populations",
+        f"{name},s",
+        "--functions",
+        2,
+    )
     code, out, err = run(capsys, "plan", *given, "--out", plan)
     assert (code, err) == (0, "")
     assert is_harmless(out)
@@ -117,14 +135,24 @@ def test_json_holds_numbers_however_far_away_people_are(capsys, tmp_path):
     model = WeightedUplift(basis="linear").fit(**{**data, "X": frame})
     save_model(model, tmp_path / "m.skops")
     write_table(pa.table({"x": [1.7e308] * 100}), tmp_path / "people.parquet")
-    words = ("--model", tmp_path / "m.skops", "--table", tmp_path / "people.parquet", "--json")
+    words = (
+        "--model",
+        tmp_path / "m.skops",
+        "--table",
+        tmp_path / "people.parquet",
+        "--json",
+    )
     code, out, err = run(capsys, "score", *words, "--out", tmp_path / "s.csv")
     assert code == 0, err
-    result = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    result = json.loads(
+        out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON")
+    )
     assert np.isfinite(result["uplift"]["mean"])
 
 
-@pytest.mark.parametrize(("strong", "headline"), [(0.0, "Weakly"), (0.6, "Identified for 60%")])
+@pytest.mark.parametrize(
+    ("strong", "headline"), [(0.0, "Weakly"), (0.6, "Identified for 60%")]
+)
 def test_a_warning_of_weak_policies_does_not_contradict_the_verdict(
     capsys, monkeypatch, tmp_path, strong, headline
 ):

@@ -33,8 +33,12 @@ def run(capsys, *arguments):
 def shop(tmp_path_factory):
     path = tmp_path_factory.mktemp("secrets")
     rows = pd.DataFrame({"age": range(80), "y": [0, 1] * 40})
-    tables = [{n: rows.rename(columns={"y": label}) for n in "ab"} for label in ("y", "t")]
-    data = SeparateLabels.from_tables(*tables, outcome="y", treatment="t", features=["age"])
+    tables = [
+        {n: rows.rename(columns={"y": label}) for n in "ab"} for label in ("y", "t")
+    ]
+    data = SeparateLabels.from_tables(
+        *tables, outcome="y", treatment="t", features=["age"]
+    )
     save_model(FourLogistic().fit(**data), path / "m.skops")
     return path
 
@@ -43,7 +47,15 @@ def shop(tmp_path_factory):
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_no_message_shows_a_password(capsys, shop, address, words):
-    line = ("score", "--model", shop / "m.skops", "--table", address, "--out", shop / "l.csv")
+    line = (
+        "score",
+        "--model",
+        shop / "m.skops",
+        "--table",
+        address,
+        "--out",
+        shop / "l.csv",
+    )
     code, said = run(capsys, *line, *words)
     assert code == 2
     assert "example" in said or "bucket" in said
@@ -54,7 +66,9 @@ def test_no_message_shows_a_password(capsys, shop, address, words):
     assert SECRET not in repr(error.value)
 
 
-def test_the_report_repeats_a_command_without_its_password(capsys, tmp_path, write_campaign):
+def test_the_report_repeats_a_command_without_its_password(
+    capsys, tmp_path, write_campaign
+):
     write_campaign(tmp_path, n_per_table=300, n_customers=50, seed=0)
     hidden = f"/* https://me:{SECRET}@shop.example */"
     tables = []
@@ -66,7 +80,10 @@ def test_the_report_repeats_a_command_without_its_password(capsys, tmp_path, wri
     model, page = tmp_path / "m.skops", tmp_path / "r.html"
     fit = ("fit", *tables, "--model", model, "--estimator", "FourLogistic", "--json")
     people = ("--table", f"FROM '{tmp_path}/customers.parquet' {hidden}")
-    for line in (fit, ("report", *tables, *people, "--model", model, "--out", page, "--json")):
+    for line in (
+        fit,
+        ("report", *tables, *people, "--model", model, "--out", page, "--json"),
+    ):
         code, said = run(capsys, *line)
         assert not code
         assert SECRET not in said
@@ -80,6 +97,10 @@ def test_errors_and_warnings_are_as_before_but_for_the_password():
     for kind in (TableError, MissingExtraError, ColumnWarning):
         error = kind(f"ask ftp://me:{SECRET}@host/x for north=a.csv")
         assert str(error) == "ask ftp://***@host/x for north=a.csv"
-        assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == str(error)  # noqa: S301
+        assert (
+            str(pickle.loads(pickle.dumps(error)))  # noqa: S301
+            == str(copy.copy(error))
+            == str(error)
+        )
     plain = "'C:/a@b/north=x.csv' has 5 @ signs, and key=7"
     assert str(TableError(plain)) == plain

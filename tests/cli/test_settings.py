@@ -46,7 +46,10 @@ def shop(tmp_path_factory, write_campaign):
     path = tmp_path_factory.mktemp("settings") / "shop"
     write_campaign(path, n_per_table=300, n_customers=50, seed=0)
     tables = [
-        {name: read_table(path / f"{kind}_{name}.parquet") for name in ("north", "south")}
+        {
+            name: read_table(path / f"{kind}_{name}.parquet")
+            for name in ("north", "south")
+        }
         for kind in ("outcomes", "treatments")
     ]
     data = SeparateLabels.from_tables(*tables, outcome="bought", treatment="mailed")
@@ -64,13 +67,20 @@ def test_every_option_says_its_own_name():
         assert function.__doc__.startswith(does)
         for hint in get_type_hints(function, include_extras=True).values():
             for about in getattr(hint, "__metadata__", ()):
-                if isinstance(about, OptionInfo):  # in annotations, the first word is a name
-                    assert re.fullmatch("--[a-z-]+(/--[a-z-]+)?", str(about.default)), (name, about)
+                if isinstance(
+                    about, OptionInfo
+                ):  # in annotations, the first word is a name
+                    assert re.fullmatch("--[a-z-]+(/--[a-z-]+)?", str(about.default)), (
+                        name,
+                        about,
+                    )
 
 
 def test_a_share_above_the_sections_is_that_of_every_command(capsys, shop, tmp_path):
     settings = ("--config", shop / "unjoined.toml")
-    code, out, _ = run(capsys, "score", *settings, "--out", tmp_path / "list.csv", "--json")
+    code, out, _ = run(
+        capsys, "score", *settings, "--out", tmp_path / "list.csv", "--json"
+    )
     assert (code, json.loads(out)["treated"]) == (0, 5)
     code, out, _ = run(capsys, "evaluate", "--cross", *settings, "--json")
     assert code == 0
@@ -87,7 +97,11 @@ def test_a_share_above_the_sections_is_that_of_every_command(capsys, shop, tmp_p
 
 @pytest.mark.parametrize(
     ("command", "setting"),
-    [("report", 'list = "l.doc"'), ("check", 'target = "no.csv"'), ("export", 'sql = "no/q.sql"')],
+    [
+        ("report", 'list = "l.doc"'),
+        ("check", 'target = "no.csv"'),
+        ("export", 'sql = "no/q.sql"'),
+    ],
 )
 def test_files_of_every_section_are_beside_the_settings(capsys, shop, command, setting):
     text = SETTINGS.replace("[check]\ntarget", "[init]\nout")
@@ -99,12 +113,16 @@ def test_files_of_every_section_are_beside_the_settings(capsys, shop, command, s
 
 def test_a_key_that_nobody_reads_is_an_error(capsys, shop):
     (shop / "key.toml").write_text(f'{SETTINGS}[score]\nconfig = "other.toml"\n')
-    code, _, err = run(capsys, "score", "--config", shop / "key.toml", "--out", "list.csv")
+    code, _, err = run(
+        capsys, "score", "--config", shop / "key.toml", "--out", "list.csv"
+    )
     assert code == 2
     assert "there is no setting 'config' in the section [score]" in err
 
 
-@pytest.mark.parametrize("way", ["same", "dotted", "symbolic link", "hard link", "folder", "new"])
+@pytest.mark.parametrize(
+    "way", ["same", "dotted", "symbolic link", "hard link", "folder", "new"]
+)
 def test_no_table_of_the_settings_is_overwritten(capsys, shop, tmp_path, way):
     table = shop / "outcomes_north.parquet"
     before = table.read_bytes()
@@ -117,7 +135,10 @@ def test_no_table_of_the_settings_is_overwritten(capsys, shop, tmp_path, way):
     if way == "hard link":
         out = tmp_path / "hard.parquet"
         os.link(table, out)
-    if way in ("folder", "new"):  # a list in a folder of outcomes would be read as outcomes
+    if way in (
+        "folder",
+        "new",
+    ):  # a list in a folder of outcomes would be read as outcomes
         out = table if way == "folder" else shop / "list.csv"
         (tmp_path / "all.toml").write_text(
             f'outcomes = "{shop}"\nmodel = "{shop}/m.skops"\ntable = "{shop}/customers.parquet"\n'
@@ -131,7 +152,14 @@ def test_no_table_of_the_settings_is_overwritten(capsys, shop, tmp_path, way):
 
 
 def test_a_table_of_another_section_is_not_overwritten(capsys, shop):
-    line = ("score", "--config", shop / "unjoined.toml", "--force", "--out", shop / "target.csv")
+    line = (
+        "score",
+        "--config",
+        shop / "unjoined.toml",
+        "--force",
+        "--out",
+        shop / "target.csv",
+    )
     code, _, err = run(capsys, *line)
     assert code == 2
     assert "Nothing is written there, even with --force: name another file." in err
@@ -139,6 +167,13 @@ def test_a_table_of_another_section_is_not_overwritten(capsys, shop):
 
 
 def test_a_list_that_the_settings_do_not_name_is_replaced(capsys, shop, tmp_path):
-    line = ("score", "--config", shop / "unjoined.toml", "--out", tmp_path / "list.csv", "--force")
+    line = (
+        "score",
+        "--config",
+        shop / "unjoined.toml",
+        "--out",
+        tmp_path / "list.csv",
+        "--force",
+    )
     assert [run(capsys, *line)[0] for _ in range(2)] == [0, 0]
     assert np.sum(read_table(tmp_path / "list.csv")["treat"].to_pylist()) == 5

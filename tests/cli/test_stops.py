@@ -35,7 +35,9 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path):
     os.close(reader)
     words = [*PLAN, "3", "--out", str(tmp_path / "p.sums")]
     done = subprocess.run(
-        [sys.executable, "-m", "unjoined", *words], stdout=writer, stderr=subprocess.PIPE
+        [sys.executable, "-m", "unjoined", *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
@@ -98,4 +100,8 @@ runpy.run_module("unjoined", run_name="__main__")
 def test_ctrl_c_while_modules_are_imported_is_one_line(module):
     """What was imported halfway cannot be used to say so."""
     done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"unjoined: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        b"",
+        b"unjoined: interrupted\n",
+    )

@@ -20,7 +20,9 @@ def folder(tmp_path_factory):
     problem = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
         policies={k: (lambda X, p=p: np.full(len(X), p)) for k, p in SHARES.items()},
-        outcome=lambda X, treated, rng: X[:, 1] + treated * X[:, 0] + rng.standard_normal(len(X)),
+        outcome=lambda X, treated, rng: (
+            X[:, 1] + treated * X[:, 0] + rng.standard_normal(len(X))
+        ),
         outcome_mean=lambda X, treated: X[:, 1] + treated * X[:, 0],
     )
     data = problem.draw(100, random_state=0)
@@ -39,7 +41,9 @@ def folder(tmp_path_factory):
             for name, table in columns.items()
         ]
         write_table(pa.concat_tables(parts), path / f"{kind}s.csv")
-    write_table(pa.table({"age": [1.0, -1.0], "income": [0.0, 0.0]}), path / "people.parquet")
+    write_table(
+        pa.table({"age": [1.0, -1.0], "income": [0.0, 0.0]}), path / "people.parquet"
+    )
     return path
 
 
@@ -84,7 +88,11 @@ def test_check_tells_which_of_three_populations_differ(capsys, folder, tables):
         (pair["first"], pair["second"]): pair["is_weak"]
         for pair in found["identification"]["pairs"]
     }
-    assert weak == {("east", "north"): False, ("east", "south"): False, ("north", "south"): True}
+    assert weak == {
+        ("east", "north"): False,
+        ("east", "south"): False,
+        ("north", "south"): True,
+    }
 
 
 def test_three_populations_from_fit_to_a_targeting_list(capsys, folder, tmp_path):
@@ -102,9 +110,13 @@ def test_three_populations_from_fit_to_a_targeting_list(capsys, folder, tmp_path
 
 
 @pytest.mark.parametrize("name", ["minmax", "FourRidge"])
-def test_an_estimator_of_two_populations_fits_three_as_two_groups(capsys, folder, tmp_path, name):
+def test_an_estimator_of_two_populations_fits_three_as_two_groups(
+    capsys, folder, tmp_path, name
+):
     model = tmp_path / "m.skops"
-    code, _, _ = run(capsys, "fit", *two_tables(folder), "--estimator", name, "--model", model)
+    code, _, _ = run(
+        capsys, "fit", *two_tables(folder), "--estimator", name, "--model", model
+    )
     assert code == 0
     assert len(load_model(model).contrast_) == 3
 
@@ -112,7 +124,15 @@ def test_an_estimator_of_two_populations_fits_three_as_two_groups(capsys, folder
 @pytest.mark.parametrize("name", ["auto", "minmax"])
 def test_chunks_of_three_populations_are_fitted(capsys, folder, tmp_path, name):
     model = tmp_path / "m.skops"
-    line = ["fit", *two_tables(folder), "--chunks", "--model", model, "--estimator", name]
+    line = [
+        "fit",
+        *two_tables(folder),
+        "--chunks",
+        "--model",
+        model,
+        "--estimator",
+        name,
+    ]
     assert run(capsys, *line)[0] == 0
     assert load_model(model).populations_ == ["east", "north", "south"]
 

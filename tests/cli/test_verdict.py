@@ -81,14 +81,18 @@ def test_a_red_model_writes_no_decisions(capsys, alike):
     assert "--despite-red" in out
     assert "expected to add" not in out
     with contextlib.chdir(alike):
-        code, out, _ = run(capsys, *SCORE, "--share", "30%", "--out", "list.csv", "--json")
+        code, out, _ = run(
+            capsys, *SCORE, "--share", "30%", "--out", "list.csv", "--json"
+        )
     found = json.loads(out)
     assert (code, found["treated"], found["gain"]) == (RED, None, None)
 
 
 def test_whoever_knows_that_it_is_red_gets_the_decisions(capsys, alike):
     with contextlib.chdir(alike):
-        code, _, _ = run(capsys, *SCORE, "--share", "30%", "--out", "l.csv", "--despite-red")
+        code, _, _ = run(
+            capsys, *SCORE, "--share", "30%", "--out", "l.csv", "--despite-red"
+        )
         listed = pd.read_csv("l.csv")
     assert code == 0
     assert listed["treat"].sum() == 90

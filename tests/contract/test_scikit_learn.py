@@ -63,7 +63,9 @@ def _numbered(X, sample_weight):
     if len(distinct) == n or len(distinct) < 8:
         return by_position
     place = {tuple(values): i for i, values in enumerate(distinct.tolist())}
-    return np.array([place.get(tuple(values), 0) for values in matrix.astype(float).tolist()])
+    return np.array(
+        [place.get(tuple(values), 0) for values in matrix.astype(float).tolist()]
+    )
 
 
 def _recoded(y, kind, *, binary):
@@ -115,8 +117,12 @@ class RowwiseNeural(_Rowwise, NeuralMinMaxUplift):
 
 
 COPIES = "check_sample_weight_equivalence_on_dense_data"
-PENALTY = "Copies of a row weigh more against a penalty; weights count by their ratios alone."
-CHANCE = "Folds or centres are drawn row by row, so that copies are drawn by themselves."
+PENALTY = (
+    "Copies of a row weigh more against a penalty; weights count by their ratios alone."
+)
+CHANCE = (
+    "Folds or centres are drawn row by row, so that copies are drawn by themselves."
+)
 
 
 def _no_copies(estimator):
@@ -163,4 +169,6 @@ def test_scikit_learn_contract_of_those_that_take_long(estimator):
     expected = _no_copies(estimator)
     found = check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
     assert len(found) > 40
-    assert {one["check_name"] for one in found if one["status"] == "xfail"} == set(expected)
+    assert {one["check_name"] for one in found if one["status"] == "xfail"} == set(
+        expected
+    )

@@ -27,6 +27,9 @@ def test_fields_are_added_up_and_neither_argument_changes():
 
 
 def test_lists_and_tuples_are_added_up_entry_by_entry():
-    assert plus([(1, 2.0), (3, 4.0)], [(10, 20.0), (30, 40.0)]) == [(11, 22.0), (33, 44.0)]
+    assert plus([(1, 2.0), (3, 4.0)], [(10, 20.0), (30, 40.0)]) == [
+        (11, 22.0),
+        (33, 44.0),
+    ]
     with pytest.raises(ValueError, match="shorter"):
         plus([1, 2], [1])

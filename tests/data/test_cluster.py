@@ -13,7 +13,10 @@ from unjoined.errors import ClusterError, InputError
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-DATA = {k: np.asarray(v) for k, v in dict(paper_problem(b=5.0).draw(50, random_state=0)).items()}
+DATA = {
+    k: np.asarray(v)
+    for k, v in dict(paper_problem(b=5.0).draw(50, random_state=0)).items()
+}
 
 
 @pytest.fixture
@@ -47,14 +50,21 @@ def test_a_scheduler_that_is_lost_during_the_work_is_told(cluster, way):
         closing.start()
         with (
             client.as_current(),
-            pytest.raises(ClusterError, match=r"the Dask cluster was lost .* with a new client"),
+            pytest.raises(
+                ClusterError, match=r"the Dask cluster was lost .* with a new client"
+            ),
         ):
-            MinMaxUplift(n_centers=5, n_jobs=1).fit(rows) if way == "fit" else list(rows.chunks())
+            MinMaxUplift(n_centers=5, n_jobs=1).fit(rows) if way == "fit" else list(
+                rows.chunks()
+            )
         closing.join()
 
 
 def test_a_client_that_is_closed_is_told_at_once(cluster):
     with distributed.Client(cluster, set_as_default=False) as client:
         pass
-    with client.as_current(), pytest.raises(InputError, match="the Dask client is closed"):
+    with (
+        client.as_current(),
+        pytest.raises(InputError, match="the Dask client is closed"),
+    ):
         MinMaxUplift(n_centers=5, n_jobs=1).fit(source())

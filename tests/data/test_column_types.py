@@ -32,7 +32,15 @@ REFUSED = {
     "struct": pa.array([{"a": 1}] * N),
     "map": pa.array([[("a", 1)]] * N, pa.map_(pa.string(), pa.int64())),
 }
-TAKEN = ("hex", "text", "time", "duration", "date", "timestamp", "category")  # as features
+TAKEN = (
+    "hex",
+    "text",
+    "time",
+    "duration",
+    "date",
+    "timestamp",
+    "category",
+)  # as features
 LIBRARIES = {
     "pyarrow": lambda table: table,
     "pandas": lambda table: table.to_pandas(),
@@ -44,7 +52,8 @@ def table_of(column, role):
     """A table in which one column, of a feature or of the label, is given."""
     y = np.array([0, 1] * 4)
     return pa.table(
-        {**BASE, "bad": y + 1.0, "y": y} | {("bad" if role == "feature" else "y"): column}
+        {**BASE, "bad": y + 1.0, "y": y}
+        | {("bad" if role == "feature" else "y"): column}
     )
 
 
@@ -56,13 +65,19 @@ def test_a_column_of_no_numbers_is_refused_by_name(kind, library, role):
     message = "must be numbers, but column 'y' of the outcome"
     if role == "feature":
         message = "column 'bad' of the outcome table"
-        if kind in TAKEN:  # encoded by whoever is fitted to it; as they are they are no numbers
+        if (
+            kind in TAKEN
+        ):  # encoded by whoever is fitted to it; as they are they are no numbers
             data = SeparateLabels.from_tables(frame, frame, **NAMES)
             assert data.feature_names == ["x", "bad"]
             with pytest.raises(
                 TableError, match="must be numbers, but column 'bad' of the outcome"
             ):
-                list(SeparateLabels.from_tables(frame, frame, **NAMES, stream=True).chunks())
+                list(
+                    SeparateLabels.from_tables(
+                        frame, frame, **NAMES, stream=True
+                    ).chunks()
+                )
             return
     elif kind in ("hex", "category"):  # words, of which some mean 0 and 1
         message = "column 'y' of the outcome table: outcomes must be numbers, or words"
@@ -76,21 +91,28 @@ def test_a_column_of_no_numbers_is_refused_by_name(kind, library, role):
 
 
 @pytest.mark.parametrize("kind", ["hex", "duration", "list", "struct"])
-def test_a_column_of_no_numbers_in_a_file_or_partition_is_refused_by_name(tmp_path, kind):
+def test_a_column_of_no_numbers_in_a_file_or_partition_is_refused_by_name(
+    tmp_path, kind
+):
     dask = pytest.importorskip("dask.dataframe")
     table = table_of(REFUSED[kind], "feature")
     path = tmp_path / "t.parquet"
     pq.write_table(table, path)
     for source in (path, [path]):
         with pytest.raises(TableError, match=r"column 'bad' of"):
-            list(SeparateLabels.from_tables(source, source, **NAMES, stream=True).chunks())
+            list(
+                SeparateLabels.from_tables(
+                    source, source, **NAMES, stream=True
+                ).chunks()
+            )
     parts = dask.from_pandas(table.to_pandas(), npartitions=2)
     with pytest.raises(TableError, match=r"must be numbers, but column 'bad' of"):
         list(SeparateLabels.from_tables(parts, parts, **NAMES).chunks())
 
 
 @pytest.mark.parametrize(
-    "type_name", ["INTERVAL", "TIME", "UUID", "BLOB", "DATE", "INTEGER[]", "STRUCT(a INTEGER)"]
+    "type_name",
+    ["INTERVAL", "TIME", "UUID", "BLOB", "DATE", "INTEGER[]", "STRUCT(a INTEGER)"],
 )
 def test_types_that_only_a_database_has_are_refused_by_name(type_name):
     query = f"SELECT 1.0 AS x, NULL::{type_name} AS bad, 1 AS y FROM range(3)"  # noqa: S608
@@ -98,7 +120,8 @@ def test_types_that_only_a_database_has_are_refused_by_name(type_name):
         {"a": SqlQuery(query)}, {}, outcome="y", treatment="t", stream=True
     )
     with pytest.raises(
-        TableError, match=r"must be numbers, but column 'bad' of|column 'bad' of .* holds"
+        TableError,
+        match=r"must be numbers, but column 'bad' of|column 'bad' of .* holds",
     ):
         list(source.chunks())
 
@@ -113,12 +136,25 @@ def test_decimal_numbers_are_numbers(library):
     data = SeparateLabels.from_tables(frame, frame, **NAMES)
     column = np.asarray(data.X["bad"])
     assert sorted(column[:N]) == sorted(expected)
-    chunk = next(iter(SeparateLabels.from_tables(frame, frame, **NAMES, stream=True).chunks()))
+    chunk = next(
+        iter(SeparateLabels.from_tables(frame, frame, **NAMES, stream=True).chunks())
+    )
     assert chunk.X[:, 1].tolist() == expected
-    labels = LIBRARIES[library](table_of(pa.array([Decimal(0), Decimal(1)] * 4), "label"))
-    assert set(SeparateLabels.from_tables(labels, labels, **NAMES).checked.label) == {0.0, 1.0}
+    labels = LIBRARIES[library](
+        table_of(pa.array([Decimal(0), Decimal(1)] * 4), "label")
+    )
+    assert set(SeparateLabels.from_tables(labels, labels, **NAMES).checked.label) == {
+        0.0,
+        1.0,
+    }
     assert set(
-        next(iter(SeparateLabels.from_tables(labels, labels, **NAMES, stream=True).chunks())).label
+        next(
+            iter(
+                SeparateLabels.from_tables(
+                    labels, labels, **NAMES, stream=True
+                ).chunks()
+            )
+        ).label
     ) == {0.0, 1.0}
 
 
@@ -145,7 +181,9 @@ ARRAYS = {
 def test_arrays_are_not_converted_behind_ones_back(kind):
     rows = {
         "X": np.arange(N, dtype=float)[:, None],
-        **separate_labels(np.array([0.0, 1.0] * 4), ["outcome"] * 4 + ["treatment"] * 4),
+        **separate_labels(
+            np.array([0.0, 1.0] * 4), ["outcome"] * 4 + ["treatment"] * 4
+        ),
         "population": ["a", "b", "b", "a"] * 2,
     }
     bad = ARRAYS[kind]
@@ -165,9 +203,9 @@ def test_frames_predict_by_the_same_rule():
     frame = pd.DataFrame({"x": np.arange(N, dtype=float), "z": [0.5, 1.5] * 4})
     rows = separate_labels([0, 1] * 4, ["outcome"] * 4 + ["treatment"] * 4)
     with pytest.warns(UserWarning, match="policies"):
-        model = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1).fit(
-            frame, **rows, population=[1, 2, 2, 1] * 2
-        )
+        model = MinMaxUplift(
+            basis="linear", center=False, ridge_f=0.1, ridge_g=0.1
+        ).fit(frame, **rows, population=[1, 2, 2, 1] * 2)
     decimals = frame.assign(z=[Decimal("0.5"), Decimal("1.5")] * 4)
     np.testing.assert_array_equal(model.predict(decimals), model.predict(frame))
     with pytest.raises(TableError, match="column 'z' of X"):

@@ -18,7 +18,9 @@ dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}
-DATA = {k: np.asarray(v) for k, v in dict(paper_problem().draw(50, random_state=0)).items()}
+DATA = {
+    k: np.asarray(v) for k, v in dict(paper_problem().draw(50, random_state=0)).items()
+}
 FIELDS = ("X", "label", "kind", "population", "weight")
 
 
@@ -52,7 +54,9 @@ def cut(n):
 
 def with_empty_partitions(frame):
     """As a filter leaves them: partitions without rows, unknown divisions."""
-    lazy = dd.from_delayed([dask.delayed(frame[i:j]) for i, j in ((0, 9), (9, 9), (9, 99))])
+    lazy = dd.from_delayed(
+        [dask.delayed(frame[i:j]) for i, j in ((0, 9), (9, 9), (9, 99))]
+    )
     assert not lazy.known_divisions
     return lazy
 
@@ -81,7 +85,9 @@ def test_tables_hand_out_the_rows_of_a_table_source(change, features):
 def test_two_tables_with_a_population_column():
     found = tables()
     both = [
-        pd.concat([found[kind, p].assign(region=p) for p in ("N", "S")], ignore_index=True)
+        pd.concat(
+            [found[kind, p].assign(region=p) for p in ("N", "S")], ignore_index=True
+        )
         for kind in LABELS
     ]
     options = LABELS | {"population": "region", "sample_weight": "weight"}
@@ -102,7 +108,11 @@ def test_arrays_hand_out_the_rows_of_an_array_source(chunks):
 
 def test_blocks_of_unknown_size_are_taken_in_order():
     """A boolean mask leaves arrays that do not know their sizes."""
-    lazy = {name: da.from_array(values, chunks=60) for name, values in DATA.items() if name != "X"}
+    lazy = {
+        name: da.from_array(values, chunks=60)
+        for name, values in DATA.items()
+        if name != "X"
+    }
     lazy["X"] = da.from_array(DATA["X"], chunks=(60, 2))
     keep = lazy["X"][:, 0] > 0.0
     masked = {name: values[keep] for name, values in lazy.items()}
@@ -112,17 +122,23 @@ def test_blocks_of_unknown_size_are_taken_in_order():
     assert_same_rows(
         SeparateLabels(**masked | {"y": frame}), SeparateLabels(**expected, stream=True)
     )
-    with pytest.raises(InputError, match="the sizes of the blocks of X or treatment are not known"):
+    with pytest.raises(
+        InputError, match="the sizes of the blocks of X or treatment are not known"
+    ):
         SeparateLabels(**masked | {"treatment": expected["treatment"]})
     with pytest.raises(InputError, match=r"as many blocks as X \(4\)"):
-        SeparateLabels(**masked | {"treatment": da.concatenate([masked["treatment"]] * 2)})
+        SeparateLabels(
+            **masked | {"treatment": da.concatenate([masked["treatment"]] * 2)}
+        )
 
 
 def test_nothing_is_computed_before_a_fit_asks():
     def fails(block):
         raise AssertionError
 
-    X = da.from_array(DATA["X"], 60).map_blocks(fails, dtype=float, meta=np.empty((0, 0)))
+    X = da.from_array(DATA["X"], 60).map_blocks(
+        fails, dtype=float, meta=np.empty((0, 0))
+    )
     source = SeparateLabels(**DATA | {"X": X})
     with pytest.raises(AssertionError):  # raised by the first block that is computed
         next(iter(source.chunks()))
@@ -130,7 +146,9 @@ def test_nothing_is_computed_before_a_fit_asks():
 
 def partitions(*frames):
     return dd.from_delayed(
-        [dask.delayed(frame) for frame in frames], meta=frames[0].iloc[:0], verify_meta=False
+        [dask.delayed(frame) for frame in frames],
+        meta=frames[0].iloc[:0],
+        verify_meta=False,
     )
 
 
@@ -141,12 +159,18 @@ def partitions(*frames):
             lambda f: f.drop(columns="age"),
             "partition 1 of the outcome table of population 'N'.*age",
         ),
-        (lambda f: f.drop(columns="bought"), "partition 1 of .* has no column 'bought'"),
+        (
+            lambda f: f.drop(columns="bought"),
+            "partition 1 of .* has no column 'bought'",
+        ),
         (
             lambda f: f.assign(age="old"),
             "column 'age' of partition 1 of the outcome table of population 'N'",
         ),
-        (lambda f: f.assign(bought="often"), "'bought' of partition 1 of the outcome .*'often'"),
+        (
+            lambda f: f.assign(bought="often"),
+            "'bought' of partition 1 of the outcome .*'often'",
+        ),
         (lambda f: f.assign(age=np.nan), "row 0 of partition 1 of the outcome table"),
     ],
 )
@@ -170,7 +194,9 @@ def test_a_block_unlike_the_others_is_named():
         list(SeparateLabels(**DATA | {"X": X}).chunks())
     y = da.from_array(DATA["y"], 100).map_blocks(lambda column: column[:7], dtype=float)
     X = da.from_array(DATA["X"], (100, 2))
-    with pytest.raises(InputError, match="partition 0 of the arrays, rows 0 to 99: y has 7"):
+    with pytest.raises(
+        InputError, match="partition 0 of the arrays, rows 0 to 99: y has 7"
+    ):
         list(SeparateLabels(**DATA | {"X": X, "y": y}).chunks())
 
 
@@ -188,18 +214,28 @@ def test_what_is_no_collection_is_refused_before_anything_is_computed():
     with pytest.raises(
         TableError, match=r"the treatment table must be a Dask DataFrame as .*got Da"
     ):
-        SeparateLabels.from_tables(cut(2)(frame.assign(k="a")), frame, **LABELS, population="k")
+        SeparateLabels.from_tables(
+            cut(2)(frame.assign(k="a")), frame, **LABELS, population="k"
+        )
     plain = cut(2)(frame.drop(columns="weight"))
-    with pytest.raises(TableError, match="the outcome table of population 'N' has no column 'weig"):
+    with pytest.raises(
+        TableError, match="the outcome table of population 'N' has no column 'weig"
+    ):
         SeparateLabels.from_tables({"N": plain}, {}, **LABELS, sample_weight="weight")
     X = da.from_array(DATA["X"], 60)
-    with pytest.raises(InputError, match="X must be a two-dimensional Dask array, got Array"):
+    with pytest.raises(
+        InputError, match="X must be a two-dimensional Dask array, got Array"
+    ):
         SeparateLabels(**DATA | {"X": X[:, 0]})
-    with pytest.raises(InputError, match=r"got DataFrame.* go to SeparateLabels.from_tables"):
+    with pytest.raises(
+        InputError, match=r"got DataFrame.* go to SeparateLabels.from_tables"
+    ):
         SeparateLabels(**DATA | {"X": lazy})
     with pytest.raises(InputError, match=r"y has shape \(3,\) but X has 200 rows"):
         SeparateLabels(**DATA | {"X": X, "y": [1, 0, 1]})
-    with pytest.raises(InputError, match="target was given with tables that are streamed"):
+    with pytest.raises(
+        InputError, match="target was given with tables that are streamed"
+    ):
         SeparateLabels.from_tables({"N": lazy}, {}, **LABELS, target=frame)
 
 
@@ -226,7 +262,9 @@ def test_columns_come_into_memory_together():
         calls.append(1)
         return block
 
-    base = da.from_array(DATA["y"], 200).map_blocks(count, dtype=float, meta=np.empty(0))
+    base = da.from_array(DATA["y"], 200).map_blocks(
+        count, dtype=float, meta=np.empty(0)
+    )
     one, two, rest = in_memory(base + 1.0, base * 2.0, "as it is")
     assert_array_equal(one, DATA["y"] + 1.0)
     assert_array_equal(two, DATA["y"] * 2.0)

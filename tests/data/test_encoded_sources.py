@@ -34,7 +34,9 @@ def tables():
                 "age": np.where(rng.random(n) < 0.2, np.nan, age),
                 "region": region,
                 "member": rng.choice(["true", "false"], n),
-                "joined": rng.choice([f"2024-0{m}-1{d}" for m in range(1, 9) for d in range(9)], n),
+                "joined": rng.choice(
+                    [f"2024-0{m}-1{d}" for m in range(1, 9) for d in range(9)], n
+                ),
                 "size": rng.choice(["1", "2", "10", "XL"], n),
                 "visits": rng.integers(0, 9, n),
                 LABELS[cell[0]]: label.astype(int),
@@ -93,7 +95,8 @@ def test_pieces_get_the_encoding_that_all_rows_get(tables, in_memory, tmp_path, 
     data, whole = in_memory
     if form != "csv":  # where true and false are words
         tables = {
-            cell: frame.assign(member=frame["member"] == "true") for cell, frame in tables.items()
+            cell: frame.assign(member=frame["member"] == "true")
+            for cell, frame in tables.items()
         }
     source = given(FORMS[form](tables, tmp_path), stream=64)
     model = MinMaxUplift(random_state=0).fit(source)
@@ -106,7 +109,8 @@ def test_pieces_get_the_encoding_that_all_rows_get(tables, in_memory, tmp_path, 
 
 def test_dask_gets_the_same_encoding(tables, in_memory):
     tables = {
-        cell: frame.assign(member=frame["member"] == "true") for cell, frame in tables.items()
+        cell: frame.assign(member=frame["member"] == "true")
+        for cell, frame in tables.items()
     }
     ids = {
         cell: frame.assign(id=np.random.default_rng(1).permutation(len(frame)))
@@ -117,7 +121,9 @@ def test_dask_gets_the_same_encoding(tables, in_memory):
         model = MinMaxUplift(random_state=0).fit(given(lazy))
     assert_same_encoding(model, in_memory[1])
     pieces = MinMaxUplift(random_state=0).fit(given(tables, stream=True))
-    assert_allclose(model.predict(in_memory[0].X), pieces.predict(in_memory[0].X), atol=1e-8)
+    assert_allclose(
+        model.predict(in_memory[0].X), pieces.predict(in_memory[0].X), atol=1e-8
+    )
 
 
 def test_the_default_fits_pieces_as_it_fits_rows(tables, in_memory, tmp_path):

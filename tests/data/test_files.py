@@ -33,17 +33,25 @@ def test_a_parquet_file_has_the_names_that_stand_in_it(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"age": [1.0], "Age": [2.0], "AGE": [3.0]}), path)
     assert read_table(path).to_pydict() == {"age": [1.0], "Age": [2.0], "AGE": [3.0]}
-    for names, message in ((["age", "age"], "two columns named 'age'"), (["age", ""], "no name")):
+    for names, message in (
+        (["age", "age"], "two columns named 'age'"),
+        (["age", ""], "no name"),
+    ):
         pq.write_table(pa.table([[1.0], [2.0]], names=names), path)
         with pytest.raises(TableError, match=message):
             read_table(path)
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
-@pytest.mark.parametrize(("first", "second"), [("\n", "\r\n"), ("\r\n", "\n"), ("\r", "\n")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("\n", "\r\n"), ("\r\n", "\n"), ("\r", "\n")]
+)
 def test_lines_that_end_in_two_ways_are_read(tmp_path, first, second, quote):
     """As where files of two systems were put together: whole, and piece by piece."""
-    rows, path = [f"{i},{i % 7},{quote}n{i % 3}{quote}" for i in range(3000)], tmp_path / "t.csv"
+    rows, path = (
+        [f"{i},{i % 7},{quote}n{i % 3}{quote}" for i in range(3000)],
+        tmp_path / "t.csv",
+    )
     text = f"age,size,region{first}{first.join(rows)}{first}{second.join(rows)}"
     path.write_bytes(text.encode())
     found = read_table(path).to_pydict()
@@ -77,7 +85,9 @@ def test_a_bad_row_far_into_a_file_is_located(tmp_path):
     path.write_text("age,visit\n" + "\n".join(rows) + "\n")
     table = read_table(path)
     # A column of words is no fault of the file's; whoever needs numbers names word and row.
-    message = r"column 'age'.* in 1 of 50,000 rows \(first at row 40,000.*'forty thousand'"
+    message = (
+        r"column 'age'.* in 1 of 50,000 rows \(first at row 40,000.*'forty thousand'"
+    )
     with pytest.raises(TableError, match=message):
         SeparateLabels.from_tables({"A": table}, {}, outcome="age", treatment="mailed")
 
@@ -122,12 +132,28 @@ def seconds(read, path):
 def test_a_column_of_a_long_text_file_is_of_one_type(tmp_path):
     """Types are found a piece at a time, and what one piece says counts for all."""
     n = 70_000
-    last = {"late": "0.5", "word": "x", "code": "007", "truth": "maybe", "void": "3", "void2": "a"}
-    first = {"late": "1", "word": "1.10", "code": "12", "truth": "TRUE", "void": "", "void2": ""}
+    last = {
+        "late": "0.5",
+        "word": "x",
+        "code": "007",
+        "truth": "maybe",
+        "void": "3",
+        "void2": "a",
+    }
+    first = {
+        "late": "1",
+        "word": "1.10",
+        "code": "12",
+        "truth": "TRUE",
+        "void": "",
+        "void2": "",
+    }
     rows = [",".join(first), *[",".join(first.values())] * n, ",".join(last.values())]
     (path := tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
     table = read_table(path)
-    assert {name: (table[name][0].as_py(), table[name][-1].as_py()) for name in first} == {
+    assert {
+        name: (table[name][0].as_py(), table[name][-1].as_py()) for name in first
+    } == {
         "late": (1.0, 0.5),
         "word": ("1.10", "x"),
         "code": ("12", "007"),
@@ -152,5 +178,7 @@ def test_a_column_of_a_long_text_file_is_of_one_type(tmp_path):
     ],
 )
 def test_numbers_are_what_people_write_as_numbers(tmp_path, cells, numbers):
-    (path := tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{cell},1\n" for cell in cells))
+    (path := tmp_path / "t.csv").write_text(
+        "x,y\n" + "".join(f"{cell},1\n" for cell in cells)
+    )
     assert read_table(path)["x"].to_pylist() == (cells if numbers is None else numbers)

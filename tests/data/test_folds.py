@@ -16,7 +16,9 @@ from unjoined.errors import InputError
     sizes=st.tuples(*[st.integers(5, 30)] * 4),
     n_target=st.integers(0, 7),
 )
-def test_every_row_is_held_out_once_and_every_cell_evenly(seed, n_splits, sizes, n_target):
+def test_every_row_is_held_out_once_and_every_cell_evenly(
+    seed, n_splits, sizes, n_target
+):
     cells = [(kind, name) for kind in ("outcome", "treatment") for name in ("1", "2")]
     kind = np.repeat([*[c[0] for c in cells], "target"], [*sizes, n_target])
     population = np.repeat([*[c[1] for c in cells], ""], [*sizes, n_target])
@@ -47,5 +49,7 @@ def test_same_seed_same_folds():
 @pytest.mark.parametrize("n_splits", [1, 21])
 def test_too_few_or_too_many_folds_are_refused(n_splits):
     data = paper_problem().draw(20, random_state=0)
-    with pytest.raises(InputError, match=f"n_splits={n_splits} must be at least 2 and at most"):
+    with pytest.raises(
+        InputError, match=f"n_splits={n_splits} must be at least 2 and at most"
+    ):
         next(CellKFold(n_splits).split(**data))

@@ -17,7 +17,11 @@ from unjoined.data import SqlQuery, TableEncoder, write_table
 from unjoined.data.tables import estimate_bytes, fits_in_memory
 from unjoined.errors import TableError
 
-PEOPLE = {"name": ["Müller", "Weiß", "Ärp"], "age": [31, 54, 22], "spend": [12.5, 1234.25, 7.0]}
+PEOPLE = {
+    "name": ["Müller", "Weiß", "Ärp"],
+    "age": [31, 54, 22],
+    "spend": [12.5, 1234.25, 7.0],
+}
 GERMAN = "name;age;spend\nMüller;31;12,5\nWeiß;54;1.234,25\nÄrp;22;7\n"
 ENGLISH = "name,age,spend\nMüller,31,12.5\nWeiß,54,1234.25\nÄrp,22,7\n"
 CONTENTS = {
@@ -50,14 +54,18 @@ def test_one_table_is_read_the_same_however_it_is_written(tmp_path, name):
     assert read_table(path).to_pydict() == PEOPLE
 
 
-@pytest.mark.parametrize("name", ["german.csv", "titles.csv", "packed.csv.zst", "lines.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["german.csv", "titles.csv", "packed.csv.zst", "lines.jsonl"]
+)
 def test_pieces_of_such_files_are_the_rows_of_the_table(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(CONTENTS[name])
     source = SeparateLabels.from_tables(
         {"A": path}, {}, outcome="spend", treatment="t", features=["age"], stream=2
     )
-    assert [float(v) for chunk in source.chunks() for v in chunk.label] == PEOPLE["spend"]
+    assert [float(v) for chunk in source.chunks() for v in chunk.label] == PEOPLE[
+        "spend"
+    ]
 
 
 def test_a_letter_far_into_a_file_decides_its_encoding(tmp_path):
@@ -77,7 +85,9 @@ def test_a_ragged_line_is_named_by_file_and_line(tmp_path, name):
     mark = b";" if name == "titles.csv" else b","
     path.write_bytes(CONTENTS[name] + mark.join([b"Huber", b"44"]) + b"\n")
     line = CONTENTS[name].count(b"\n") + 1
-    with pytest.raises(TableError, match=rf"{name}.*: line {line} has 2 cells, the header has 3"):
+    with pytest.raises(
+        TableError, match=rf"{name}.*: line {line} has 2 cells, the header has 3"
+    ):
         read_table(path)
     source = SeparateLabels.from_tables(
         {"A": path}, {}, outcome="spend", treatment="t", features=["age"], stream=True
@@ -108,7 +118,13 @@ def test_a_workbook_goes_in_and_out(tmp_path):
     path = write_table(table, tmp_path / "people.xlsx")
     assert read_table(path).to_pydict() == table.to_pydict()
     book = openpyxl.Workbook()
-    for row in (["People of 2024"], [None], ["name", "code"], ["Müller", 7], ["Weiß", "x"]):
+    for row in (
+        ["People of 2024"],
+        [None],
+        ["name", "code"],
+        ["Müller", 7],
+        ["Weiß", "x"],
+    ):
         book.active.append(row)
     book.save(tmp_path / "titled.xlsx")
     assert read_table(tmp_path / "titled.xlsx").to_pydict() == {
@@ -117,10 +133,14 @@ def test_a_workbook_goes_in_and_out(tmp_path):
     }
     book.active.append(["Huber", 1, "stray"])
     book.save(tmp_path / "stray.xlsx")
-    with pytest.raises(TableError, match=r"row 5 of .*stray.xlsx.* a column that has no name"):
+    with pytest.raises(
+        TableError, match=r"row 5 of .*stray.xlsx.* a column that has no name"
+    ):
         read_table(tmp_path / "stray.xlsx")
     (tmp_path / "no.xlsx").write_bytes(b"age,visit\n")
-    with pytest.raises(TableError, match=r"no.xlsx' cannot be read as an Excel workbook"):
+    with pytest.raises(
+        TableError, match=r"no.xlsx' cannot be read as an Excel workbook"
+    ):
         read_table(tmp_path / "no.xlsx")
 
 
@@ -129,7 +149,9 @@ def test_formulas_that_nobody_computed_are_not_missing_values(tmp_path):
     for row in (["a", "b"], [1, 2], [3, "=A3*2"]):
         book.active.append(row)
     book.save(tmp_path / "made.xlsx")
-    with pytest.raises(TableError, match=r"row 3 of .*made.xlsx' has the formula '=A3\*2'"):
+    with pytest.raises(
+        TableError, match=r"row 3 of .*made.xlsx' has the formula '=A3\*2'"
+    ):
         read_table(tmp_path / "made.xlsx")
 
 
@@ -145,7 +167,9 @@ def test_json_of_several_kinds_is_text_without_quotes_and_nests_not_forever(tmp_
 def test_tables_of_a_database_and_queries(tmp_path):
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE people AS SELECT * FROM (VALUES ('Ärp', 22)) t(name, age)")
+        connection.execute(
+            "CREATE TABLE people AS SELECT * FROM (VALUES ('Ärp', 22)) t(name, age)"
+        )
     expected = {"name": ["Ärp"], "age": [22]}
     assert read_table(f"{path}:people").to_pydict() == expected
     assert read_table(path).to_pydict() == expected
@@ -153,7 +177,9 @@ def test_tables_of_a_database_and_queries(tmp_path):
     assert read_table("SELECT 22 AS age").to_pydict() == {"age": [22]}
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE orders AS SELECT 1 AS n")
-    with pytest.raises(TableError, match=r"holds 2 tables: .* Say which one, as shop.duckdb:TABLE"):
+    with pytest.raises(
+        TableError, match=r"holds 2 tables: .* Say which one, as shop.duckdb:TABLE"
+    ):
         read_table(path)
     with pytest.raises(TableError, match="peple"):
         read_table(f"{path}:peple")
@@ -163,7 +189,9 @@ def test_tables_of_a_database_and_queries(tmp_path):
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])
 def test_the_size_of_a_table_is_estimated_from_its_file(tmp_path, ending):
-    frame = pd.DataFrame({"a": range(50_000), "b": [f"{i % 97} words" for i in range(50_000)]})
+    frame = pd.DataFrame(
+        {"a": range(50_000), "b": [f"{i % 97} words" for i in range(50_000)]}
+    )
     path = tmp_path / f"t{ending}"
     frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
     there = read_table(path).nbytes
@@ -183,7 +211,11 @@ MOSCOW = "\u041c\u043e\u0441\u043a\u0432\u0430"
         ("city,y\n東京,1\n大阪,0\n".encode("shift-jis"), 2, "0x93"),
         ("city,y\nMünchen,1\n".encode() + b"Ba\xffl,0\n", 3, "0xFF"),
         (b"city,y\nK\xf6ln,1\n" + "München,0\n".encode(), 2, "0xF6"),
-        (("city,y\n" + "Köln,0\n" * 200_000).encode() + b"B\xe9ziers,1\n", 200_002, "0xE9"),
+        (
+            ("city,y\n" + "Köln,0\n" * 200_000).encode() + b"B\xe9ziers,1\n",
+            200_002,
+            "0xE9",
+        ),
         (b"city,y\nk\x81ln,1\n", 2, "0x81"),
     ],
 )
@@ -200,11 +232,15 @@ def test_letters_that_would_become_others_are_refused_by_line_and_byte(
         ).chunks().encoded(TableEncoder())
 
 
-@pytest.mark.parametrize("words", [["Köln", "Zürich", "café"], ["naïve", "Ærø", "créée"]])
+@pytest.mark.parametrize(
+    "words", [["Köln", "Zürich", "café"], ["naïve", "Ærø", "créée"]]
+)
 def test_western_files_of_two_encodings_have_the_same_letters(tmp_path, words):
     tables = []
     for encoding in ("utf-8", "cp1252", "utf-16"):
-        (path := tmp_path / f"{encoding}.csv").write_text("\n".join(["x", *words]), encoding)
+        (path := tmp_path / f"{encoding}.csv").write_text(
+            "\n".join(["x", *words]), encoding
+        )
         tables.append(read_table(path)["x"].to_pylist())
     assert tables == [words] * 3
 
@@ -223,21 +259,31 @@ def book(path, **sheets):
 
 def test_no_sheet_of_a_workbook_is_dropped_in_silence(tmp_path):
     north, south = [["age", "visit"], [30, 1]], [["age", "visit"], [40, 0], [50, 1]]
-    path = book(tmp_path / "b.xlsx", **{"north.1": north, "south": south, "Notes": [["by me"]]})
-    with pytest.raises(TableError, match=r"2 sheets with rows: 'north.1', 'south'. Say which one"):
+    path = book(
+        tmp_path / "b.xlsx", **{"north.1": north, "south": south, "Notes": [["by me"]]}
+    )
+    with pytest.raises(
+        TableError, match=r"2 sheets with rows: 'north.1', 'south'. Say which one"
+    ):
         read_table(path)
     assert read_table(f"{path}:north.1").to_pydict() == {"age": [30], "visit": [1]}
     assert read_table(f"{path}:south").to_pydict() == {"age": [40, 50], "visit": [0, 1]}
-    with pytest.raises(TableError, match=r"has no table 'nord'. Its tables are 'Notes', 'north.1'"):
+    with pytest.raises(
+        TableError, match=r"has no table 'nord'. Its tables are 'Notes', 'north.1'"
+    ):
         read_table(f"{path}:nord")
-    book(path, south=[["age", "visit"], [60, 0]])  # what was read before is not shown again
+    book(
+        path, south=[["age", "visit"], [60, 0]]
+    )  # what was read before is not shown again
     assert read_table(f"{path}:south").to_pydict() == {"age": [60], "visit": [0]}
     one = book(tmp_path / "one.xlsx", Legend=[["age in years"]], south=south)
     assert read_table(one).num_rows == 2
 
 
 def test_a_row_of_formulas_that_nobody_computed_does_not_vanish(tmp_path):
-    path = book(tmp_path / "b.xlsx", s=[["age", "visit"], [30, 1], ["=A2", "=B2"], [40, 0]])
+    path = book(
+        tmp_path / "b.xlsx", s=[["age", "visit"], [30, 1], ["=A2", "=B2"], [40, 0]]
+    )
     with pytest.raises(TableError, match=r"row 3 of .*b.xlsx' has the formula '=A2'"):
         read_table(path)
 
@@ -246,7 +292,9 @@ def test_tables_of_a_sqlite_database_are_read(tmp_path):
     path = tmp_path / "shop.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as opened:
         opened.execute("CREATE TABLE people (id INTEGER, name TEXT, spent REAL)")
-        opened.executemany("INSERT INTO people VALUES (?, ?, ?)", [(1, "a", 1.5), (2, None, 2)])
+        opened.executemany(
+            "INSERT INTO people VALUES (?, ?, ?)", [(1, "a", 1.5), (2, None, 2)]
+        )
         opened.execute("CREATE VIEW ids AS SELECT id FROM people")
         opened.commit()
     assert read_table(f"{path}:people").to_pydict() == {
@@ -255,9 +303,13 @@ def test_tables_of_a_sqlite_database_are_read(tmp_path):
         "spent": [1.5, 2.0],
     }
     assert read_table(f"{path}:ids").to_pydict() == {"id": [1, 2]}
-    with pytest.raises(TableError, match=r"holds 2 tables: 'ids', 'people'. Say which one"):
+    with pytest.raises(
+        TableError, match=r"holds 2 tables: 'ids', 'people'. Say which one"
+    ):
         read_table(path)
-    with pytest.raises(TableError, match=r"has no table 'peple'.*Did you mean 'people'"):
+    with pytest.raises(
+        TableError, match=r"has no table 'peple'.*Did you mean 'people'"
+    ):
         read_table(f"{path}:peple")
     before = path.read_bytes()
     with pytest.raises(TableError, match="must be one SELECT that only reads"):

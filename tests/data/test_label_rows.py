@@ -16,9 +16,13 @@ def draw(seed, *, codes=(0.0, 1.0), names=("A", "B")):
     kind = np.where(np.arange(n) % 2, "outcome", "treatment")
     population = np.asarray(names)[np.arange(n) // 2 % 2]
     treated = rng.random(n) < 0.5
-    label = np.where(kind == "outcome", rng.standard_normal(n), np.asarray(codes)[treated * 1])
+    label = np.where(
+        kind == "outcome", rng.standard_normal(n), np.asarray(codes)[treated * 1]
+    )
     order = rng.permutation(n)
-    columns = separate_labels(label[order], kind[order]) | {"population": population[order]}
+    columns = separate_labels(label[order], kind[order]) | {
+        "population": population[order]
+    }
     return columns, label[order], kind[order] == "outcome", population[order]
 
 
@@ -34,7 +38,9 @@ def test_labels_are_put_together_in_the_inner_coding(seed, codes, names, n_targe
     for name, fill in {"y": np.nan, "treatment": np.nan, "population": None}.items():
         columns[name] = [*columns[name].tolist(), *[fill] * n_target]
     rows = label_rows(np.arange(len(columns["y"]))[:, None], **columns)
-    assert_array_equal(rows.X[:, 0], np.arange(len(label)))  # people to be scored are left out
+    assert_array_equal(
+        rows.X[:, 0], np.arange(len(label))
+    )  # people to be scored are left out
     assert_array_equal(rows.label[is_outcome], rows.coding.encode(label[is_outcome]))
     assert_array_equal(rows.label[~is_outcome] > 0.0, label[~is_outcome] == 1.0)
     assert set(rows.label[~is_outcome]) <= {-1.0, 1.0}
@@ -43,7 +49,9 @@ def test_labels_are_put_together_in_the_inner_coding(seed, codes, names, n_targe
     assert_array_equal(rows.population, [names.index(name) for name in population])
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.int16, np.uint64, "U1", "U30", ">i8"])
+@pytest.mark.parametrize(
+    "dtype", [bool, np.int8, np.int16, np.uint64, "U1", "U30", ">i8"]
+)
 def test_populations_of_any_plain_type_are_told_apart(dtype):
     columns, *_, population = draw(5)
     which = population == "B"

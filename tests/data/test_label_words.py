@@ -66,22 +66,31 @@ def test_arrays_take_the_same_words(way):
         chunk = next(iter(SeparateLabels(**rows, stream=True).chunks()))
         np.testing.assert_array_equal(chunk.label, CODES)
     outcome = np.arange(8.0)
-    np.testing.assert_array_equal(joint_values(outcome, words), joint_values(outcome, CODES))
+    np.testing.assert_array_equal(
+        joint_values(outcome, words), joint_values(outcome, CODES)
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "treated"),
-    [(["mail", "none"], "mail"), (["mail", "none"], " MAIL"), ([2, 1], 2), ([2, 1], "2")],
+    [
+        (["mail", "none"], "mail"),
+        (["mail", "none"], " MAIL"),
+        ([2, 1], 2),
+        ([2, 1], "2"),
+    ],
     ids=str,
 )
 def test_the_user_says_which_value_means_treated(words, treated):
     _, t = frames(pd.DataFrame, [words[1 - code] for code in CODES])
     o, _ = frames(pd.DataFrame, CODES)
-    with pytest.raises(InputError, match="Say which value means treated, with treated=VALUE"):
+    with pytest.raises(
+        InputError, match="Say which value means treated, with treated=VALUE"
+    ):
         SeparateLabels.from_tables(o, t, **NAMES)
-    chunk = list(SeparateLabels.from_tables(o, t, **NAMES, treated=treated, stream=True).chunks())[
-        1
-    ]
+    chunk = list(
+        SeparateLabels.from_tables(o, t, **NAMES, treated=treated, stream=True).chunks()
+    )[1]
     np.testing.assert_array_equal(chunk.label, CODES)
     data = SeparateLabels.from_tables(o, t, **NAMES, treated=treated)
     assert [cell.label_mean for cell in data.summary()[2:]] == [0.75, 0.25]
@@ -89,10 +98,18 @@ def test_the_user_says_which_value_means_treated(words, treated):
 
 def test_a_treated_value_that_no_table_holds_gets_the_nearest():
     o, t = frames(pd.DataFrame, ["mail", "none"] * 4)
-    with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
+    with pytest.raises(
+        LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"
+    ):
         SeparateLabels.from_tables(o, t, **NAMES, treated="mial")
-    with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
-        list(SeparateLabels.from_tables(o, t, **NAMES, treated="mial", stream=True).chunks())
+    with pytest.raises(
+        LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"
+    ):
+        list(
+            SeparateLabels.from_tables(
+                o, t, **NAMES, treated="mial", stream=True
+            ).chunks()
+        )
 
 
 @pytest.mark.parametrize("way", ["memory", "chunks", "dask"])
@@ -105,14 +122,21 @@ def test_a_treated_value_that_no_table_holds_gets_the_nearest():
             ["e-mail", "nothing"],
             r"of population 'S' holds 'e-mail', 'nothing', where other",
         ),
-        ("mail", [1, 0], r"of population 'S' holds 0, 1, where other tables hold 'mail', 'none'"),
+        (
+            "mail",
+            [1, 0],
+            r"of population 'S' holds 0, 1, where other tables hold 'mail', 'none'",
+        ),
         (["mail", "letter"], ["mail", "none"], "'letter' is in no treatment table"),
     ],
     ids=str,
 )
-def test_treatments_in_two_spellings_are_refused_however_rows_come(way, treated, other, message):
+def test_treatments_in_two_spellings_are_refused_however_rows_come(
+    way, treated, other, message
+):
     o = {
-        name: pd.DataFrame({"age": np.linspace(0, 1, 80), "bought": [*CODES] * 10}) for name in "NS"
+        name: pd.DataFrame({"age": np.linspace(0, 1, 80), "bought": [*CODES] * 10})
+        for name in "NS"
     }
     t = {
         name: pd.DataFrame({"age": np.linspace(0, 1, 80), "mailed": words * 40})
@@ -121,14 +145,21 @@ def test_treatments_in_two_spellings_are_refused_however_rows_come(way, treated,
     names = {"outcome": "bought", "treatment": "mailed", "treated": treated}
     if way == "dask":
         dd = pytest.importorskip("dask.dataframe")
-        o, t = ({name: dd.from_pandas(f, npartitions=2) for name, f in of.items()} for of in (o, t))
+        o, t = (
+            {name: dd.from_pandas(f, npartitions=2) for name, f in of.items()}
+            for of in (o, t)
+        )
     with pytest.raises(LabelError, match=message):
-        MinMaxUplift().fit(SeparateLabels.from_tables(o, t, **names, stream=way == "chunks"))
+        MinMaxUplift().fit(
+            SeparateLabels.from_tables(o, t, **names, stream=way == "chunks")
+        )
 
 
 def test_a_third_value_is_counted_as_untreated_with_a_word():
     o, t = frames(pd.DataFrame, ["mail", "none", "letter", "mail"] * 2)
-    with pytest.warns(UnjoinedWarning, match="more than two values; all but 'mail' count as untr"):
+    with pytest.warns(
+        UnjoinedWarning, match="more than two values; all but 'mail' count as untr"
+    ):
         data = SeparateLabels.from_tables(o, t, **NAMES, treated="mail")
     assert data.treatment[data.kind == "treatment"].sum() == 4
 
@@ -138,12 +169,16 @@ def test_a_missing_word_is_refused_by_its_row():
     with pytest.raises(LabelError, match="row 2 of the treatment table"):
         SeparateLabels.from_tables(o, t, **NAMES)
     o["bought"] = "gold"
-    with pytest.raises(TableError, match=r"outcomes must be numbers, or words .*got 'gold'"):
+    with pytest.raises(
+        TableError, match=r"outcomes must be numbers, or words .*got 'gold'"
+    ):
         SeparateLabels.from_tables(o, t.assign(mailed=1), **NAMES)
 
 
 def test_several_values_may_mean_treated():
-    o, t = frames(pd.DataFrame, ["mens", "none", "womens", "mens", "none", "none", "mens", "none"])
+    o, t = frames(
+        pd.DataFrame, ["mens", "none", "womens", "mens", "none", "none", "mens", "none"]
+    )
     data = SeparateLabels.from_tables(o, t, **NAMES, treated=["Mens", "womens"])
     assert data.treatment[data.kind == "treatment"].sum() == 4.0
 

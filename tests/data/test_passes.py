@@ -9,7 +9,9 @@ from unjoined.data import paper_problem
 from unjoined.errors import TableError
 from unjoined.federated import aggregate_rows, fourier_plan
 
-FAST = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0)
+FAST = MinMaxUplift(
+    basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0
+)
 
 
 def rows(names):
@@ -59,7 +61,9 @@ def test_an_error_inside_a_function_is_its_own():
 def test_a_table_that_cannot_be_read_says_so(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
     table = {"N": tmp_path / "t.parquet"}
-    source = SeparateLabels.from_tables(table, table, outcome="y", treatment="t", stream=True)
+    source = SeparateLabels.from_tables(
+        table, table, outcome="y", treatment="t", stream=True
+    )
     with pytest.raises(TableError, match=r"t\.parquet' cannot be read"):
         FAST.fit(source)
 
@@ -67,11 +71,15 @@ def test_a_table_that_cannot_be_read_says_so(tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_files_are_streamed_with_any_supported_duckdb(tmp_path, ending):
     data = SeparateLabels(**rows(["a", "b"]))
-    frame = data.X.assign(y=data.checked.label, region=[f"r{p}" for p in data.population])
+    frame = data.X.assign(
+        y=data.checked.label, region=[f"r{p}" for p in data.population]
+    )
     files = []
     for kind in ("outcome", "treatment"):
         part, file = frame[data.kind == kind], tmp_path / f"{kind}.{ending}"
-        part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(file, index=False)
+        part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(
+            file, index=False
+        )
         files.append(file)
     source = SeparateLabels.from_tables(
         *files, outcome="y", treatment="y", population="region", stream=True

@@ -22,13 +22,19 @@ def write(path, value):
     if path.name.endswith(".parquet"):
         pq.write_table(table, path)
     else:
-        with gzip.open(path, "wb") if path.name.endswith(".gz") else path.open("wb") as file:
+        with (
+            gzip.open(path, "wb")
+            if path.name.endswith(".gz")
+            else path.open("wb") as file
+        ):
             pa_csv.write_csv(table, file)
     return path
 
 
 def features(table):
-    source = SeparateLabels.from_tables({"A": table}, {}, outcome="y", treatment="t", stream=True)
+    source = SeparateLabels.from_tables(
+        {"A": table}, {}, outcome="y", treatment="t", stream=True
+    )
     return [chunk.X.tolist() for chunk in source.chunks()]
 
 
@@ -70,7 +76,12 @@ def test_folders_give_their_tables_and_nothing_that_is_hidden(tmp_path):
     folder = tmp_path / "data[1]"
     for i, name in enumerate(["a.csv", "month=3/b.parquet", "x=7/s*.csv"]):
         write(folder / name, i)
-    for name in (".hidden.csv", "_metadata.parquet", ".ipynb_checkpoints/a.csv", "_tmp/c.csv"):
+    for name in (
+        ".hidden.csv",
+        "_metadata.parquet",
+        ".ipynb_checkpoints/a.csv",
+        "_tmp/c.csv",
+    ):
         write(folder / name, 99)
     (folder / "_SUCCESS").touch()
     assert features(folder) == [[[0.0]], [[1.0]], [[2.0]]]
@@ -121,7 +132,9 @@ def test_what_is_no_table_is_named(here, tmp_path, capsys, path, expected):
 
 def test_a_folder_where_one_file_is_needed_is_refused(tmp_path):
     write(tmp_path / "data" / "a.csv", 1)
-    with pytest.raises(TableError, match=r"is a folder, not a table.*check, fit and aggregate"):
+    with pytest.raises(
+        TableError, match=r"is a folder, not a table.*check, fit and aggregate"
+    ):
         read_table(tmp_path / "data")
 
 
@@ -129,7 +142,11 @@ def test_an_equals_sign_in_a_path_is_not_guessed_at(here, tmp_path, capsys):
     write(tmp_path / "x=7" / "t.csv", 1)
     write(tmp_path / "7" / "t.csv", 2)
     options = ["--outcome", "y", "--treatment", "t", "--population", "p"]
-    found = message(capsys, "check", "--outcomes", "x=7/t.csv", "--treatments", "t.csv", *options)
+    found = message(
+        capsys, "check", "--outcomes", "x=7/t.csv", "--treatments", "t.csv", *options
+    )
     assert "both exist" in found
-    found = message(capsys, "check", "--outcomes", "./x=7/t.csv", "--treatments", "a.csv", *options)
+    found = message(
+        capsys, "check", "--outcomes", "./x=7/t.csv", "--treatments", "a.csv", *options
+    )
     assert "there is no file 'a.csv'" in found

@@ -9,14 +9,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, identification_strength, load_model, save_model
+from unjoined import (
+    MinMaxUplift,
+    SeparateLabels,
+    identification_strength,
+    load_model,
+    save_model,
+)
 from unjoined.cli.entry import main
 from unjoined.data import CellKFold, unjoin
 from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import fourier_plan
 
-FAST = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0)
+FAST = MinMaxUplift(
+    basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0
+)
 LABELS = {"outcome": "y", "treatment": "t"}
 ALIKE = [
     ("North", "north"),
@@ -38,11 +46,16 @@ def frame(label, names, n=160):
 
 
 def split(table):
-    return {name: part.drop(columns="region") for name, part in table.groupby("region", sort=False)}
+    return {
+        name: part.drop(columns="region")
+        for name, part in table.groupby("region", sort=False)
+    }
 
 
 def arrays(outcomes, treatments):
-    both = pd.concat([outcomes.rename(columns={"y": "l"}), treatments.rename(columns={"t": "l"})])
+    both = pd.concat(
+        [outcomes.rename(columns={"y": "l"}), treatments.rename(columns={"t": "l"})]
+    )
     kind = ["outcome"] * len(outcomes) + ["treatment"] * len(treatments)
     return {
         "X": both[["x"]].to_numpy(),
@@ -67,8 +80,12 @@ def chunks(outcomes, treatments):
 
 
 WAYS = {
-    "two tables": lambda o, t: SeparateLabels.from_tables(o, t, **LABELS, population="region"),
-    "four tables": lambda o, t: SeparateLabels.from_tables(split(o), split(t), **LABELS),
+    "two tables": lambda o, t: SeparateLabels.from_tables(
+        o, t, **LABELS, population="region"
+    ),
+    "four tables": lambda o, t: SeparateLabels.from_tables(
+        split(o), split(t), **LABELS
+    ),
     "arrays": lambda o, t: SeparateLabels(**arrays(o, t)),
     "fit": lambda o, t: FAST.fit(**arrays(o, t)),
     "two tables in pieces": lambda o, t: FAST.fit(
@@ -77,7 +94,9 @@ WAYS = {
     "four tables in pieces": lambda o, t: FAST.fit(
         SeparateLabels.from_tables(split(o), split(t), **LABELS, stream=True)
     ),
-    "arrays in pieces": lambda o, t: FAST.fit(SeparateLabels(**arrays(o, t), stream=50)),
+    "arrays in pieces": lambda o, t: FAST.fit(
+        SeparateLabels(**arrays(o, t), stream=50)
+    ),
     "chunks": lambda o, t: FAST.fit(chunks(o, t)),
     "dask": lambda o, t: FAST.fit(as_dask(o, t)),
 }
@@ -87,7 +106,9 @@ WAYS = {
 @pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_names_that_look_alike_are_asked_about(way, one, other):
     """Neither two halves of a population, nor a merge that nobody asked for."""
-    with pytest.raises(LabelError, match=r"look like the same one\. Did you mean") as error:
+    with pytest.raises(
+        LabelError, match=r"look like the same one\. Did you mean"
+    ) as error:
         WAYS[way](frame("y", [one, "south"]), frame("t", [other, "south"]))
     assert repr(one) in str(error.value)
     assert repr(other) in str(error.value)
@@ -105,7 +126,8 @@ def test_two_whole_populations_that_look_alike_are_asked_about(way):
 def test_a_number_beside_its_text_in_one_table_is_asked_about(way):
     """Dask frames and numpy arrays make one type of a column before it is seen."""
     with pytest.raises(
-        LabelError, match=r"1 \(int.*'1' \(str.*look like the same one|'1' \(str.*1 \(int"
+        LabelError,
+        match=r"1 \(int.*'1' \(str.*look like the same one|'1' \(str.*1 \(int",
     ):
         WAYS[way](frame("y", [1, "1"]), frame("t", [1, "1"]))
 
@@ -118,7 +140,9 @@ def test_a_number_in_one_chunk_and_its_text_in_another_is_asked_about():
 @pytest.mark.parametrize(
     "names", [(["1", "2"], [1, 2]), ([1.0, 2.0], [1, 2]), ([1, 2], ["1", "2"])]
 )
-@pytest.mark.parametrize("way", ["two tables", "four tables", "two tables in pieces", "dask"])
+@pytest.mark.parametrize(
+    "way", ["two tables", "four tables", "two tables in pieces", "dask"]
+)
 def test_tables_name_populations_by_text_so_that_numbers_match_their_text(way, names):
     """As a CSV file, which has no types, matches a Parquet file, which has."""
     first, second = names
@@ -128,7 +152,9 @@ def test_tables_name_populations_by_text_so_that_numbers_match_their_text(way, n
         for label, some, kind in zip("yt", names, typed, strict=True)
     ]
     found = WAYS[way](*tables)
-    populations = found.populations if isinstance(found, SeparateLabels) else found.populations_
+    populations = (
+        found.populations if isinstance(found, SeparateLabels) else found.populations_
+    )
     assert populations == ["1", "2"]
 
 
@@ -157,18 +183,30 @@ def run(capsys, *arguments):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("command", [["check"], ["fit", "--chunks"]])
-def test_the_command_line_asks_about_names_that_look_alike(tmp_path, capsys, command, ending):
+def test_the_command_line_asks_about_names_that_look_alike(
+    tmp_path, capsys, command, ending
+):
     outcomes = write(tmp_path, "y", ["North", "south"], ending)
     treatments = write(tmp_path, "t", ["north", "south"], "csv")
     code, printed = run(
         capsys,
-        *(*command, "--outcomes", outcomes, "--treatments", treatments, "--population", "region"),
+        *(
+            *command,
+            "--outcomes",
+            outcomes,
+            "--treatments",
+            treatments,
+            "--population",
+            "region",
+        ),
         *("--outcome", "y", "--treatment", "t"),
     )
     assert code == 2
     assert "look like the same one" in printed.err
     four = [tmp_path / f"{i}.{ending}" for i in range(4)]
-    for file, path in zip(four, [outcomes, outcomes, treatments, treatments], strict=True):
+    for file, path in zip(
+        four, [outcomes, outcomes, treatments, treatments], strict=True
+    ):
         part = frame(path.stem, ["a", "b"]).drop(columns="region")
         part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(file)
     code, printed = run(
@@ -181,14 +219,24 @@ def test_the_command_line_asks_about_names_that_look_alike(tmp_path, capsys, com
     assert "look like the same one" in printed.err
 
 
-def test_a_csv_file_and_a_parquet_file_with_numbers_for_names_are_about_the_same(tmp_path, capsys):
+def test_a_csv_file_and_a_parquet_file_with_numbers_for_names_are_about_the_same(
+    tmp_path, capsys
+):
     outcomes, treatments = (
         write(tmp_path, "y", [1, 2], "parquet"),
         write(tmp_path, "t", [1, 2], "csv"),
     )
     code, printed = run(
         capsys,
-        *("check", "--outcomes", outcomes, "--treatments", treatments, "--population", "region"),
+        *(
+            "check",
+            "--outcomes",
+            outcomes,
+            "--treatments",
+            treatments,
+            "--population",
+            "region",
+        ),
         *("--outcome", "y", "--treatment", "t", "--json"),
     )
     assert code == 3, printed.err  # red, as both populations treat alike
@@ -205,16 +253,26 @@ def test_names_that_are_no_names_are_refused():
     with pytest.raises(
         TableError, match=r"column 'region' of the outcome table holds .* text or num"
     ):
-        SeparateLabels.from_tables(table, table, outcome="y", treatment="y", population="region")
-    missing = pl.DataFrame({"x": [1.0, 2.0], "y": [1, 0], "region": [1.0, float("nan")]})
-    source = SeparateLabels.from_tables(missing, None, **LABELS, population="region", stream=True)
-    with pytest.raises(TableError, match=r"row 1 of the outcome table.*'region' is missing"):
+        SeparateLabels.from_tables(
+            table, table, outcome="y", treatment="y", population="region"
+        )
+    missing = pl.DataFrame(
+        {"x": [1.0, 2.0], "y": [1, 0], "region": [1.0, float("nan")]}
+    )
+    source = SeparateLabels.from_tables(
+        missing, None, **LABELS, population="region", stream=True
+    )
+    with pytest.raises(
+        TableError, match=r"row 1 of the outcome table.*'region' is missing"
+    ):
         list(source.chunks())
 
 
 def test_numpy_words_in_objects_are_names():
     rows = arrays(frame("y", ["a", "b"]), frame("t", ["a", "b"]))
-    rows["population"] = np.array([np.str_(name) for name in rows["population"]], dtype=object)
+    rows["population"] = np.array(
+        [np.str_(name) for name in rows["population"]], dtype=object
+    )
     assert SeparateLabels(**rows).populations == ["a", "b"]
     with pytest.raises(InputError, match="missing"):
         SeparateLabels(**rows | {"population": [None, *rows["population"][1:]]})
@@ -239,7 +297,11 @@ def rows(names):
     first = np.resize([True, False], 160)
     treated = rng.random(160) < np.where(first, 0.9, 0.1)
     y = np.where(kind == "outcome", rng.standard_normal(160), treated)
-    return {"X": rng.standard_normal((160, 1)), **separate_labels(y, kind), "population": names}
+    return {
+        "X": rng.standard_normal((160, 1)),
+        **separate_labels(y, kind),
+        "population": names,
+    }
 
 
 NAMES = {
@@ -255,7 +317,10 @@ NAMES = {
     "an array of microseconds": (column(DAYS).astype("datetime64[us]"), TIMES),
     "a pandas column": (pd.Series(pd.to_datetime(column(DAYS))), TIMES),
     "timestamps": (column([pd.Timestamp(day) for day in DAYS]), TIMES),
-    "long words": (column(["x" * 3000 + "a", "x" * 3000 + "b"]), ["x" * 3000 + c for c in "ab"]),
+    "long words": (
+        column(["x" * 3000 + "a", "x" * 3000 + "b"]),
+        ["x" * 3000 + c for c in "ab"],
+    ),
     "words and numbers": (column([1, "b"]), ["1", "b"]),
 }
 
@@ -275,7 +340,9 @@ def test_populations_may_have_any_names(case, tmp_path):
     model = MinMaxUplift(random_state=0).fit(**rows(names))
     assert model.populations_ == expected
     assert load_model(save_model(model, tmp_path / "m.skops")).populations_ == expected
-    in_chunks = MinMaxUplift(random_state=0).fit(SeparateLabels(**rows(names), stream=True))
+    in_chunks = MinMaxUplift(random_state=0).fit(
+        SeparateLabels(**rows(names), stream=True)
+    )
     assert in_chunks.populations_ == expected
 
 
@@ -306,7 +373,12 @@ def test_tables_of_names_that_read_alike_are_not_put_together():
     with pytest.raises(LabelError, match=AMBIGUOUS):
         SeparateLabels.from_tables(*given, **labels, stream=True)
     with pytest.raises(LabelError, match=AMBIGUOUS):
-        unjoin(np.ones((8, 1)), [0, 1] * 4, [0, 1] * 4, policies={1: 0.5, "1": 0.4, "b": 0.6})
+        unjoin(
+            np.ones((8, 1)),
+            [0, 1] * 4,
+            [0, 1] * 4,
+            policies={1: 0.5, "1": 0.4, "b": 0.6},
+        )
 
 
 def test_no_rows_are_lost_where_a_column_has_names_that_read_alike():
@@ -314,7 +386,9 @@ def test_no_rows_are_lost_where_a_column_has_names_that_read_alike():
     outcomes = pd.DataFrame({"a": 1.0, "y": [0, 1] * 4, "p": names})
     treatments = pd.DataFrame({"a": 1.0, "t": [0, 1] * 4, "p": names})
     with pytest.raises(LabelError, match=AMBIGUOUS):
-        SeparateLabels.from_tables(outcomes, treatments, outcome="y", treatment="t", population="p")
+        SeparateLabels.from_tables(
+            outcomes, treatments, outcome="y", treatment="t", population="p"
+        )
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, pd.NaT])
@@ -325,10 +399,14 @@ def test_a_table_needs_a_name_for_its_population(missing):
     with pytest.raises(LabelError, match="a population is missing its name"):
         SeparateLabels.from_tables(*given, **labels, stream=True)
     with pytest.raises(LabelError, match="a population is missing its name"):
-        unjoin(np.ones((8, 1)), [0, 1] * 4, [0, 1] * 4, policies={"a": 0.5, missing: 0.4})
+        unjoin(
+            np.ones((8, 1)), [0, 1] * 4, [0, 1] * 4, policies={"a": 0.5, missing: 0.4}
+        )
 
 
-@pytest.mark.parametrize("names", [[(1, 2), (1, 3)], [(1,), (1, 3)], [[1], [2]], [{1}, {2}]])
+@pytest.mark.parametrize(
+    "names", [[(1, 2), (1, 3)], [(1,), (1, 3)], [[1], [2]], [{1}, {2}]]
+)
 def test_names_that_are_no_single_values_are_refused(names):
     with pytest.raises(LabelError, match="population must hold text, numbers or dates"):
         SeparateLabels(**rows(column(names)))
@@ -339,7 +417,9 @@ def test_a_column_of_lists_does_not_name_populations():
     outcomes = pl.DataFrame({"a": [1.0, 2.0], "y": [0, 1], "p": names})
     treatments = pl.DataFrame({"a": [1.0, 2.0], "t": [0, 1], "p": names})
     with pytest.raises(TableError, match=r"column 'p' of the outcome table holds list"):
-        SeparateLabels.from_tables(outcomes, treatments, outcome="y", treatment="t", population="p")
+        SeparateLabels.from_tables(
+            outcomes, treatments, outcome="y", treatment="t", population="p"
+        )
 
 
 def test_rows_of_an_unknown_population_are_not_just_none():
@@ -351,7 +431,9 @@ def test_rows_of_an_unknown_population_are_not_just_none():
 def test_rows_are_found_by_the_name_a_table_was_given():
     given, labels = tables([1, 2])
     data = SeparateLabels.from_tables(*given, **labels)
-    assert data.rows("outcome", 1).tolist() == data.rows("outcome", "1").tolist() == [0, 1]
+    assert (
+        data.rows("outcome", 1).tolist() == data.rows("outcome", "1").tolist() == [0, 1]
+    )
 
 
 def test_long_names_are_shortened_in_messages():

@@ -51,7 +51,9 @@ def database(here, tmp_path):
     ],
 )
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_a_query_that_does_more_than_read_is_refused(tmp_path, database, query, is_stored):
+def test_a_query_that_does_more_than_read_is_refused(
+    tmp_path, database, query, is_stored
+):
     before = database.read_bytes()
     with pytest.raises(TableError) as error:
         features(query, database if is_stored else None)
@@ -73,9 +75,18 @@ def test_the_message_says_what_a_query_may_be(database, query):
 def test_what_reads_still_reads(tmp_path, database):
     pd.DataFrame({"x": [3.0], "y": [0]}).to_parquet(tmp_path / "t.parquet")
     with_comment = "SELECT * FROM t ORDER BY x -- by x"
-    for query in ("t", "FROM t;", with_comment, "WITH c AS (SELECT * FROM t) SELECT * FROM c"):
+    for query in (
+        "t",
+        "FROM t;",
+        with_comment,
+        "WITH c AS (SELECT * FROM t) SELECT * FROM c",
+    ):
         assert features(query, database) == [1.0]
-    for query in ("SELECT * FROM 't.parquet'", "'t.parquet'", "FROM (VALUES (3.0, 0)) AS t(x, y)"):
+    for query in (
+        "SELECT * FROM 't.parquet'",
+        "'t.parquet'",
+        "FROM (VALUES (3.0, 0)) AS t(x, y)",
+    ):
         assert features(query) == [3.0]
 
 
@@ -92,15 +103,25 @@ def test_a_query_does_not_read_variables_of_the_program():
 
 def test_a_query_of_a_database_reads_that_database_alone(tmp_path, database):
     pd.DataFrame({"x": [3.0], "y": [0]}).to_parquet(tmp_path / "t.parquet")
-    for query in ("SELECT * FROM 't.parquet'", "SELECT 1.0 AS x, size AS y FROM read_text('*')"):
+    for query in (
+        "SELECT * FROM 't.parquet'",
+        "SELECT 1.0 AS x, size AS y FROM read_text('*')",
+    ):
         with pytest.raises(TableError, match="disabled by configuration"):
             features(query, database)
 
 
-def test_what_memory_does_not_hold_is_not_left_beside_the_users_files(tmp_path, database):
+def test_what_memory_does_not_hold_is_not_left_beside_the_users_files(
+    tmp_path, database
+):
     rows = "SELECT range::DOUBLE AS x, range % 2 AS y FROM range(3000000) ORDER BY hash(range)"
     source = SeparateLabels.from_tables(
-        {"A": SqlQuery(rows, database)}, {}, outcome="y", treatment="t", features=["x"], stream=True
+        {"A": SqlQuery(rows, database)},
+        {},
+        outcome="y",
+        treatment="t",
+        features=["x"],
+        stream=True,
     )
     assert sum(len(chunk.X) for chunk in source.chunks()) == 3_000_000
     assert [path.name for path in tmp_path.iterdir()] == ["shop.duckdb"]

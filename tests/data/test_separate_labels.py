@@ -34,7 +34,11 @@ OUTCOMES = {
 }
 TREATMENTS = {
     "A": {"age": [28, 61], "member": [True, True], "mailed": [True, True]},
-    "B": {"age": [39, 50, 33], "member": [False, True, False], "mailed": [False, True, False]},
+    "B": {
+        "age": [39, 50, 33],
+        "member": [False, True, False],
+        "mailed": [False, True, False],
+    },
 }
 AGES = [31, 54, 40, 45, 22, 28, 61, 39, 50, 33]
 MEMBERS = [1, 0, 1, 0, 0, 1, 1, 0, 1, 0]
@@ -95,7 +99,9 @@ def test_weights_are_in_the_mapping_only_if_given():
     assert_array_equal(data["sample_weight"], np.arange(1.0, 9.0))
 
 
-@pytest.mark.parametrize("field", ["X", "y", "treatment", "population", "sample_weight"])
+@pytest.mark.parametrize(
+    "field", ["X", "y", "treatment", "population", "sample_weight"]
+)
 def test_no_field_can_be_assigned_and_no_array_written_to(field):
     data = arrays(sample_weight=np.ones(8))
     with pytest.raises(AttributeError, match=f"frozen, so {field} cannot be set"):
@@ -117,8 +123,12 @@ def test_the_arrays_given_are_copied_and_stay_writable():
     [lambda data: pickle.loads(pickle.dumps(data)), copy.deepcopy, copy.copy],  # noqa: S301
     ids=["pickle", "deepcopy", "copy"],
 )
-@pytest.mark.parametrize("weight", [None, np.arange(1.0, 9.0)], ids=["plain", "weighted"])
-@pytest.mark.parametrize("frame", [None, *LIBRARIES.values()], ids=["array", *LIBRARIES])
+@pytest.mark.parametrize(
+    "weight", [None, np.arange(1.0, 9.0)], ids=["plain", "weighted"]
+)
+@pytest.mark.parametrize(
+    "frame", [None, *LIBRARIES.values()], ids=["array", *LIBRARIES]
+)
 def test_a_copy_is_the_same_rows_and_as_frozen(round_trip, weight, frame):
     X_ = X if frame is None else frame({"a": X[:, 0], "b": X[:, 1]})
     data = arrays(X=X_, sample_weight=weight)
@@ -164,20 +174,26 @@ def test_libraries_may_be_mixed_and_columns_come_in_any_order(libraries, orders)
         [*OUTCOMES.values(), *TREATMENTS.values()], libraries, orders, strict=True
     ):
         columns = list(table)
-        frames.append(LIBRARIES[library]({columns[j]: table[columns[j]] for j in order}))
+        frames.append(
+            LIBRARIES[library]({columns[j]: table[columns[j]] for j in order})
+        )
     data = SeparateLabels.from_tables(
         {"A": frames[0], "B": frames[1]},
         {"A": frames[2], "B": frames[3]},
         outcome="visits",
         treatment="mailed",
     )
-    by_name = feature_matrix(data.X)[:, [data.feature_names.index(c) for c in ("age", "member")]]
+    by_name = feature_matrix(data.X)[
+        :, [data.feature_names.index(c) for c in ("age", "member")]
+    ]
     assert_array_equal(by_name, np.column_stack([AGES, MEMBERS]))
     assert_array_equal(data.checked.label, LABELS)
 
 
 @FRAMES
-@pytest.mark.parametrize("names", [("A", "B"), (1, 2), (True, False)], ids=["str", "int", "bool"])
+@pytest.mark.parametrize(
+    "names", [("A", "B"), (1, 2), (True, False)], ids=["str", "int", "bool"]
+)
 def test_two_frames_with_a_population_column_equal_four_tables(frame, names):
     """Rows of the populations may be shuffled into each other."""
 
@@ -187,7 +203,9 @@ def test_two_frames_with_a_population_column_equal_four_tables(frame, names):
             n = len(table["age"])
             for name, values in {**table, "region": [code] * n}.items():
                 columns.setdefault(name, []).extend(values)
-        return frame({name: [values[i] for i in shuffle] for name, values in columns.items()})
+        return frame(
+            {name: [values[i] for i in shuffle] for name, values in columns.items()}
+        )
 
     data = SeparateLabels.from_tables(
         stacked(OUTCOMES, [3, 0, 1, 4, 2]),
@@ -197,18 +215,25 @@ def test_two_frames_with_a_population_column_equal_four_tables(frame, names):
         population="region",
     )
     in_order = sorted(zip(map(str, names), "AB", strict=True))
-    renamed = [{new: table[old] for new, old in in_order} for table in (OUTCOMES, TREATMENTS)]
+    renamed = [
+        {new: table[old] for new, old in in_order} for table in (OUTCOMES, TREATMENTS)
+    ]
     assert_same(data, tables(frame, outcomes=renamed[0], treatments=renamed[1]))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float32", "Int64", "Float64", "boolean", "object"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "float32", "Int64", "Float64", "boolean", "object"]
+)
 def test_pandas_columns_of_any_numeric_type_give_the_same_numbers(dtype):
     columns = {"x": [1, 0, 1], "y": [0, 1, 0]}
     plain = pd.DataFrame(columns)
 
     def read(frame):
         return SeparateLabels.from_tables(
-            {"A": frame, "B": plain}, {"A": frame, "B": plain}, outcome="y", treatment="y"
+            {"A": frame, "B": plain},
+            {"A": frame, "B": plain},
+            outcome="y",
+            treatment="y",
         )
 
     assert_same(read(plain.astype(dtype)), read(plain))
@@ -267,12 +292,20 @@ def test_joining_tables_takes_little_more_memory_than_their_features(frame):
     n, d = 4000, 50
     rng = np.random.default_rng(0)
     four = [
-        frame({**{f"x{j}": rng.standard_normal(n) for j in range(d)}, "y": np.arange(n) % 2})
+        frame(
+            {
+                **{f"x{j}": rng.standard_normal(n) for j in range(d)},
+                "y": np.arange(n) % 2,
+            }
+        )
         for _ in range(4)
     ]
     tracemalloc.start()
     SeparateLabels.from_tables(
-        {"A": four[0], "B": four[1]}, {"A": four[2], "B": four[3]}, outcome="y", treatment="y"
+        {"A": four[0], "B": four[1]},
+        {"A": four[2], "B": four[3]},
+        outcome="y",
+        treatment="y",
     )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -349,7 +382,9 @@ def test_a_population_that_weighs_nothing_is_none_of_the_two():
         sample_weight=[1.0] * 8 + [0.0, 0.0],
     )
     assert data.populations == ["A", "B"]
-    assert [c.label_mean for c in data.summary()] == [c.label_mean for c in arrays().summary()]
+    assert [c.label_mean for c in data.summary()] == [
+        c.label_mean for c in arrays().summary()
+    ]
 
 
 def test_the_representation_shows_every_table():
@@ -371,16 +406,48 @@ def test_the_representation_shows_every_table():
     ("fields", "error", "message"),
     [
         ({"X": X[:, 0]}, InputError, r"two-dimensional .* got shape \(8,\)\. Reshape"),
-        ({"X": [["a"]] * 8}, InputError, "features must be numbers, got an array that holds str"),
-        ({"X": np.full((8, 1), np.nan)}, InputError, "contain NaN in 8 of 8 rows, in 'column 0'"),
+        (
+            {"X": [["a"]] * 8},
+            InputError,
+            "features must be numbers, got an array that holds str",
+        ),
+        (
+            {"X": np.full((8, 1), np.nan)},
+            InputError,
+            "contain NaN in 8 of 8 rows, in 'column 0'",
+        ),
         ({"y": Y[:7]}, InputError, "y has 7 entries but X has 8 rows"),
-        ({"treatment": TREATMENT[:7]}, InputError, "treatment has 7 entries but X has 8 rows"),
-        ({"population": POPULATION[:7]}, InputError, "population has 7 entries but X has 8"),
-        ({"sample_weight": [1.0]}, InputError, "sample_weight has 1 entries but X has 8 rows"),
-        ({"sample_weight": [-1.0] * 8}, LabelError, "finite and not negative, got -1.0"),
+        (
+            {"treatment": TREATMENT[:7]},
+            InputError,
+            "treatment has 7 entries but X has 8 rows",
+        ),
+        (
+            {"population": POPULATION[:7]},
+            InputError,
+            "population has 7 entries but X has 8",
+        ),
+        (
+            {"sample_weight": [1.0]},
+            InputError,
+            "sample_weight has 1 entries but X has 8 rows",
+        ),
+        (
+            {"sample_weight": [-1.0] * 8},
+            LabelError,
+            "finite and not negative, got -1.0",
+        ),
         ({"population": ["A"] * 8}, LabelError, "found 1: 'A'"),
-        ({"population": None}, InputError, "population is missing: name the population of every"),
-        ({"population": [*POPULATION[:7], None]}, LabelError, "missing in 1 of 8 rows .*at row 7"),
+        (
+            {"population": None},
+            InputError,
+            "population is missing: name the population of every",
+        ),
+        (
+            {"population": [*POPULATION[:7], None]},
+            LabelError,
+            "missing in 1 of 8 rows .*at row 7",
+        ),
         (
             {"treatment": [*[np.nan] * 4, 0, 1, 2, 0]},
             LabelError,
@@ -391,9 +458,21 @@ def test_the_representation_shows_every_table():
             LabelError,
             "treatments must be 0/1, true/false, .* got 'often'",
         ),
-        ({"y": [1, 1, 1, 1, *Y[4:]]}, LabelError, "the outcome is 1 in all 4 outcome rows"),
-        ({"y": [np.inf, *Y[1:]]}, LabelError, r"y is infinite in 1 of 8 rows \(first at row 0"),
-        ({"y": [1e300, *Y[1:]]}, LabelError, r"y holds outcomes beyond .*\(first at row 0: 1e"),
+        (
+            {"y": [1, 1, 1, 1, *Y[4:]]},
+            LabelError,
+            "the outcome is 1 in all 4 outcome rows",
+        ),
+        (
+            {"y": [np.inf, *Y[1:]]},
+            LabelError,
+            r"y is infinite in 1 of 8 rows \(first at row 0",
+        ),
+        (
+            {"y": [1e300, *Y[1:]]},
+            LabelError,
+            r"y holds outcomes beyond .*\(first at row 0: 1e",
+        ),
         (
             {"y": [*Y[:7], 2.0]},
             LabelError,
@@ -419,7 +498,9 @@ def test_a_bad_feature_names_its_column(frame):
         arrays(X=frame({"a": [1.0] * 8, "b": [np.inf, *map(float, range(7))]}))
     with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
         arrays(X=frame({"a": ["u"] * 8, "b": [np.inf, *map(float, range(7))]}))
-    with pytest.raises(TableError, match=r"column 'b' of X holds .*list.* values such as \[1"):
+    with pytest.raises(
+        TableError, match=r"column 'b' of X holds .*list.* values such as \[1"
+    ):
         arrays(X=frame({"a": [1.0] * 8, "b": [[1, 2]] * 8}))
 
 
@@ -432,7 +513,8 @@ def test_columns_called_by_numbers_keep_their_names():
 def test_an_empty_table_is_named(frame):
     empty = {name: values[:0] for name, values in OUTCOMES["B"].items()}
     with pytest.raises(
-        TableError, match=r"the outcome table of population 'B' is empty. It needs at least one"
+        TableError,
+        match=r"the outcome table of population 'B' is empty. It needs at least one",
     ):
         tables(frame, outcomes={**OUTCOMES, "B": empty})
 
@@ -447,25 +529,36 @@ def test_a_missing_label_column_is_named_beside_those_there_are(frame):
 
 
 def test_a_missing_weight_column_is_named():
-    with pytest.raises(TableError, match="the outcome table of population 'A' has no column 'w'"):
+    with pytest.raises(
+        TableError, match="the outcome table of population 'A' has no column 'w'"
+    ):
         tables(sample_weight="w")
 
 
 def test_columns_of_tables_are_named_by_text():
-    with pytest.raises(TableError, match=r"'A' must be named by text, got 0, 1. Rename them"):
+    with pytest.raises(
+        TableError, match=r"'A' must be named by text, got 0, 1. Rename them"
+    ):
         SeparateLabels.from_tables(
-            {"A": pd.DataFrame(X)}, {"A": pd.DataFrame(X)}, outcome="visits", treatment="mailed"
+            {"A": pd.DataFrame(X)},
+            {"A": pd.DataFrame(X)},
+            outcome="visits",
+            treatment="mailed",
         )
 
 
 def test_a_table_of_labels_alone_has_no_features():
-    with pytest.raises(TableError, match=r"no column is left .*'age' is in .*'A', but not in"):
+    with pytest.raises(
+        TableError, match=r"no column is left .*'age' is in .*'A', but not in"
+    ):
         tables(outcomes={**OUTCOMES, "B": {"visits": [1, 0]}})
 
 
 def test_columns_that_some_tables_lack_are_left_out_and_named():
     odd = without(changed(TREATMENTS, "B", income=[1.0, 2.0, 3.0]), "B", "age")
-    with pytest.warns(ColumnWarning, match=r"2 columns are left out: 'age' is in .*; 'income' is"):
+    with pytest.warns(
+        ColumnWarning, match=r"2 columns are left out: 'age' is in .*; 'income' is"
+    ):
         data = tables(treatments=odd)
     assert data.feature_names == ["member"]
     assert [part.name for part in data.left_out] == ["age", "income"]
@@ -482,7 +575,9 @@ def test_text_in_a_label_column_names_column_and_table(frame):
 
 
 @FRAMES
-@pytest.mark.parametrize(("bad", "how"), [(None, "missing"), (float("inf"), "infinite")])
+@pytest.mark.parametrize(
+    ("bad", "how"), [(None, "missing"), (float("inf"), "infinite")]
+)
 def test_a_label_that_is_no_number_names_column_table_and_row(frame, bad, how):
     with pytest.raises(
         LabelError,
@@ -506,8 +601,12 @@ def test_a_bad_feature_names_the_table_it_is_in(frame):
 @pytest.mark.parametrize("thing", [X, [[1]], pl.LazyFrame({"age": [1]})])
 def test_what_is_no_table_is_named_by_its_type(thing):
     name = type(thing).__name__
-    with pytest.raises(TableError, match=f"table of population 'A' must be a .*, got {name}"):
-        SeparateLabels.from_tables({"A": thing}, {}, outcome="visits", treatment="mailed")
+    with pytest.raises(
+        TableError, match=f"table of population 'A' must be a .*, got {name}"
+    ):
+        SeparateLabels.from_tables(
+            {"A": thing}, {}, outcome="visits", treatment="mailed"
+        )
     with pytest.raises(TableError, match=f"the target table must be a .*, got {name}"):
         tables(target=thing)
 
@@ -515,7 +614,9 @@ def test_what_is_no_table_is_named_by_its_type(thing):
 def test_tables_come_in_a_mapping_or_name_their_populations_in_a_column():
     table = pd.DataFrame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
     labels = {"outcome": "y", "treatment": "y"}
-    with pytest.raises(TableError, match=r"outcomes is a mapping of .* but population names a"):
+    with pytest.raises(
+        TableError, match=r"outcomes is a mapping of .* but population names a"
+    ):
         SeparateLabels.from_tables({"A": table}, table, **labels, population="region")
     with pytest.raises(
         TableError, match=r"treatments must be a mapping .* got DataFrame\. With one"
@@ -537,27 +638,39 @@ def test_tables_of_other_populations_leave_a_cell_empty():
 def test_a_population_column_that_is_not_there_is_named(frame):
     table = frame({"age": [1, 2], "y": [0, 1]})
     with pytest.raises(
-        TableError, match="the outcome table has no column 'region'; its columns are age"
+        TableError,
+        match="the outcome table has no column 'region'; its columns are age",
     ):
-        SeparateLabels.from_tables(table, table, outcome="y", treatment="y", population="region")
+        SeparateLabels.from_tables(
+            table, table, outcome="y", treatment="y", population="region"
+        )
 
 
 @FRAMES
-@pytest.mark.parametrize("names", [["A", "B", None], [1.0, 2.0, float("nan")]], ids=["null", "nan"])
+@pytest.mark.parametrize(
+    "names", [["A", "B", None], [1.0, 2.0, float("nan")]], ids=["null", "nan"]
+)
 def test_missing_values_in_the_population_column_are_counted(frame, names):
     table = frame({"age": [1, 2, 3], "y": [0, 1, 0], "region": names})
     with pytest.raises(
-        TableError, match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows"
+        TableError,
+        match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows",
     ):
-        SeparateLabels.from_tables(table, table, outcome="y", treatment="y", population="region")
+        SeparateLabels.from_tables(
+            table, table, outcome="y", treatment="y", population="region"
+        )
 
 
 @FRAMES
 def test_an_empty_frame_needs_rows_of_all_populations(frame):
     full = frame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
     empty = frame({"age": [1][:0], "y": [1][:0], "region": ["A"][:0]})
-    with pytest.raises(TableError, match=r"the treatment table is empty\. It needs rows of all"):
-        SeparateLabels.from_tables(full, empty, outcome="y", treatment="y", population="region")
+    with pytest.raises(
+        TableError, match=r"the treatment table is empty\. It needs rows of all"
+    ):
+        SeparateLabels.from_tables(
+            full, empty, outcome="y", treatment="y", population="region"
+        )
 
 
 # --- streamed -------------------------------------------------------------------------------
@@ -568,8 +681,15 @@ def test_streamed_rows_are_not_in_memory_and_say_so():
     assert data.is_streamed
     assert repr(data) == "SeparateLabels, streamed from tables"
     assert data.feature_names == ["age", "member"]
-    for read in (lambda: data.X, lambda: data.n_rows, lambda: dict(data), lambda: data.take([0])):
-        with pytest.raises(InputError, match=r"streamed, so that \w+ (is|are) not in memory"):
+    for read in (
+        lambda: data.X,
+        lambda: data.n_rows,
+        lambda: dict(data),
+        lambda: data.take([0]),
+    ):
+        with pytest.raises(
+            InputError, match=r"streamed, so that \w+ (is|are) not in memory"
+        ):
             read()
     with pytest.raises(AttributeError, match="no attribute 'Z'"):
         _ = data.Z
@@ -589,13 +709,19 @@ def test_a_copy_of_streamed_rows_streams_the_same_rows(round_trip):
 
 
 def test_people_to_be_scored_do_not_come_with_streamed_tables():
-    with pytest.raises(InputError, match=r"target was given with tables that are streamed\. Give"):
+    with pytest.raises(
+        InputError, match=r"target was given with tables that are streamed\. Give"
+    ):
         tables(target=pd.DataFrame({"age": [20], "member": [True]}), stream=True)
 
 
 def test_a_piece_has_at_least_one_row():
     for stream in (-1, 2.5, "all"):
-        with pytest.raises(InputError, match="stream must be a whole number, 1 or above, got"):
+        with pytest.raises(
+            InputError, match="stream must be a whole number, 1 or above, got"
+        ):
             arrays(stream=stream)
-        with pytest.raises(InputError, match="stream must be a whole number, 1 or above, got"):
+        with pytest.raises(
+            InputError, match="stream must be a whole number, 1 or above, got"
+        ):
             tables(stream=stream)

@@ -35,16 +35,23 @@ def shifted_problem(**options):
             "A": lambda n, rng: rng.standard_normal((n, 1)) - 1.0,
             "B": lambda n, rng: rng.standard_normal((n, 1)) + 2.0,
         },
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.2)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.2),
+        },
         outcome=lambda X, treated, rng: treated + rng.standard_normal(len(X)),
         outcome_mean=lambda X, treated: treated + 0.0 * X[:, 0],
         **options,
     )
 
 
-@pytest.mark.parametrize("problem", [paper_problem(), campaign_problem()], ids=["paper", "mail"])
+@pytest.mark.parametrize(
+    "problem", [paper_problem(), campaign_problem()], ids=["paper", "mail"]
+)
 def test_the_same_seed_draws_the_same_bits(problem):
-    one, same, other = (problem.draw(50, n_target=10, random_state=s) for s in (3, 3, 4))
+    one, same, other = (
+        problem.draw(50, n_target=10, random_state=s) for s in (3, 3, 4)
+    )
     for name in ("X", "y", "treatment", "population"):
         assert_array_equal(one[name], same[name])
     assert not np.array_equal(one.X, other.X)
@@ -133,7 +140,10 @@ def test_outcomes_of_one_arm_follow_the_logistic_model(arm):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("problem", "square"),
-    [(paper_problem(), lambda mean: np.ones_like(mean)), (campaign_problem(), lambda mean: mean)],
+    [
+        (paper_problem(), lambda mean: np.ones_like(mean)),
+        (campaign_problem(), lambda mean: mean),
+    ],
     ids=["paper", "mail"],
 )
 def test_the_true_uplift_is_the_difference_of_the_arms_of_a_trial(problem, square):
@@ -146,7 +156,9 @@ def test_the_true_uplift_is_the_difference_of_the_arms_of_a_trial(problem, squar
     second = 2 * (square(means[0]) + square(means[1]))
     bins = np.searchsorted(np.quantile(u, [0.25, 0.5, 0.75]), u)
     values = 2 * joint.y * (2 * joint.treatment - 1)
-    assert_unbiased(values, u, second - u**2, np.unique(bins, return_inverse=True)[1], n_tests=1)
+    assert_unbiased(
+        values, u, second - u**2, np.unique(bins, return_inverse=True)[1], n_tests=1
+    )
 
 
 @pytest.mark.statistical
@@ -180,7 +192,9 @@ def test_the_paper_uplift_is_the_difference_of_two_logistic_means():
 @pytest.mark.statistical
 def test_a_law_per_population_shifts_the_features_as_asked():
     """Means of unit-variance rows are normal with variance 1/n; five of them are looked at."""
-    problem = shifted_problem(target_features=lambda n, rng: rng.standard_normal((n, 1)) + 9.0)
+    problem = shifted_problem(
+        target_features=lambda n, rng: rng.standard_normal((n, 1)) + 9.0
+    )
     data = problem.draw(N, n_target=N, random_state=6)
     limit = norm.isf(LEVEL / 10) / np.sqrt(N)
     for kind in ("outcome", "treatment"):
@@ -209,7 +223,9 @@ def test_a_shift_without_a_target_law_leaves_target_and_joint_rows_undefined():
         lambda: problem.draw(10, n_target=1, random_state=0),
         lambda: problem.draw_joint(10, random_state=0),
     ):
-        with pytest.raises(InputError, match="the problem needs target_features to say whom"):
+        with pytest.raises(
+            InputError, match="the problem needs target_features to say whom"
+        ):
             draw()
 
 
@@ -247,7 +263,9 @@ def test_the_gap_of_three_simulated_policies_is_twice_their_spread():
 
 def test_a_simulated_problem_of_three_populations_is_drawn():
     problem = law({"A": share(0.7), "B": share(0.4), "C": share(0.0)})
-    data = problem.draw({(k, p): 5 for k in ("outcome", "treatment") for p in "ABC"}, n_target=2)
+    data = problem.draw(
+        {(k, p): 5 for k in ("outcome", "treatment") for p in "ABC"}, n_target=2
+    )
     assert [cell.n_rows for cell in data.summary()] == [5] * 6 + [2]
     assert data.treatment[data.rows("treatment", "C")].sum() == 0.0
 

@@ -59,7 +59,9 @@ def everything(data):
 @pytest.fixture(scope="module")
 def expected(tables):
     return everything(
-        SeparateLabels(**SeparateLabels.from_tables(*four(tables), **LABELS), stream=True)
+        SeparateLabels(
+            **SeparateLabels.from_tables(*four(tables), **LABELS), stream=True
+        )
     )
 
 
@@ -76,7 +78,9 @@ def test_frames_give_the_rows_of_separate_labels(tables, expected, library, chun
         "polars": lambda frame, *_: pl.from_pandas(frame),
         "pyarrow": lambda frame, *_: pa.Table.from_pandas(frame),
     }[library]
-    source = SeparateLabels.from_tables(*four(tables, convert), **LABELS, stream=chunk_rows)
+    source = SeparateLabels.from_tables(
+        *four(tables, convert), **LABELS, stream=chunk_rows
+    )
     assert source.is_streamed
     assert source.feature_names == ["age", "days"]
     assert all(len(chunk) <= chunk_rows for chunk in source.chunks())
@@ -88,14 +92,18 @@ def test_frames_give_the_rows_of_separate_labels(tables, expected, library, chun
 def test_files_give_the_rows_of_separate_labels(tables, expected, tmp_path, ending):
     def write(frame, kind, name):
         path = tmp_path / f"{kind}_{name}.{ending}"
-        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(
+            path, index=False
+        )
         return path
 
     source = SeparateLabels.from_tables(*four(tables, write), **LABELS, stream=2048)
     assert_same_rows(everything(source), expected)
 
 
-def test_folders_and_lists_of_files_are_one_table_in_the_order_of_names(tables, expected, tmp_path):
+def test_folders_and_lists_of_files_are_one_table_in_the_order_of_names(
+    tables, expected, tmp_path
+):
     def split(frame, kind, name):
         folder = tmp_path / kind / name / "deep"
         folder.mkdir(parents=True)
@@ -107,7 +115,9 @@ def test_folders_and_lists_of_files_are_one_table_in_the_order_of_names(tables, 
 
     source = SeparateLabels.from_tables(*four(tables, split), **LABELS, stream=True)
     assert_same_rows(everything(source), expected)
-    assert [chunk.first_row for chunk in source.chunks()] == [0] * 8  # counted file by file
+    assert [chunk.first_row for chunk in source.chunks()] == [
+        0
+    ] * 8  # counted file by file
 
 
 def test_database_tables_and_queries_are_streamed(tables, expected, tmp_path):
@@ -142,7 +152,12 @@ def test_a_population_column_tells_the_cells_apart(tables, expected):
     )
     assert_same_rows(everything(source), expected)
     only = SeparateLabels.from_tables(
-        stacked("outcome"), None, **LABELS, population="region", ignore=["w"], stream=True
+        stacked("outcome"),
+        None,
+        **LABELS,
+        population="region",
+        ignore=["w"],
+        stream=True,
     )
     assert set(everything(only)["kind"]) == {"outcome"}
 
@@ -152,7 +167,9 @@ def test_columns_are_matched_by_name_and_booleans_are_numbers(tables, expected):
         frame = frame[[*reversed(frame.columns)]] if name == "S" else frame
         return frame.assign(**{LABELS[kind]: frame[LABELS[kind]] == 1})
 
-    found = everything(SeparateLabels.from_tables(*four(tables, shuffled), **LABELS, stream=True))
+    found = everything(
+        SeparateLabels.from_tables(*four(tables, shuffled), **LABELS, stream=True)
+    )
     assert_same_rows(found, expected)
 
 
@@ -171,16 +188,22 @@ def test_functions_make_chunks_anew_and_empty_chunks_do_not_matter():
     assert SeparateLabels.from_chunks(lambda: iter(())).feature_names is None
 
 
-def test_rows_in_memory_are_handed_out_in_pieces_and_frames_keep_their_names(tables, expected):
+def test_rows_in_memory_are_handed_out_in_pieces_and_frames_keep_their_names(
+    tables, expected
+):
     data = SeparateLabels.from_tables(*four(tables), **LABELS)
     assert not data.is_streamed
     assert data.chunks().feature_names == ["age", "days"]
     assert_same_rows(everything(data), expected)
-    weighted = SeparateLabels(**data, sample_weight=np.full(data.n_rows, 2.0), stream=True)
+    weighted = SeparateLabels(
+        **data, sample_weight=np.full(data.n_rows, 2.0), stream=True
+    )
     assert set(everything(weighted)["weight"]) == {2.0}
 
 
-def test_folders_and_lists_are_streamed_and_single_files_that_fit_are_not(tables, tmp_path, limits):
+def test_folders_and_lists_are_streamed_and_single_files_that_fit_are_not(
+    tables, tmp_path, limits
+):
     def write(frame, kind, name):
         frame.to_csv(tmp_path / f"{kind}_{name}.csv", index=False)
         return tmp_path / f"{kind}_{name}.csv"
@@ -201,7 +224,9 @@ def test_folders_and_lists_are_streamed_and_single_files_that_fit_are_not(tables
 
 
 def test_a_generator_is_refused_as_it_runs_once():
-    with pytest.raises(InputError, match=r"from_chunks needs a function .* got generator\."):
+    with pytest.raises(
+        InputError, match=r"from_chunks needs a function .* got generator\."
+    ):
         list(SeparateLabels.from_chunks(x for x in []))
 
 
@@ -209,20 +234,32 @@ def test_a_chunk_without_a_part_is_refused():
     chunk = {"X": [[1.0]], "y": [1], "population": [0]}
     for missing in ("X", "population"):
         part = {name: column for name, column in chunk.items() if name != missing}
-        with pytest.raises(InputError, match=f"chunk 0 lacks {missing!r}: a chunk is a mapping"):
+        with pytest.raises(
+            InputError, match=f"chunk 0 lacks {missing!r}: a chunk is a mapping"
+        ):
             list(SeparateLabels.from_chunks(lambda part=part: [part]).chunks())
     assert len(next(iter(SeparateLabels.from_chunks(lambda: [chunk]).chunks()))) == 1
 
 
 def test_a_chunk_with_other_features_is_refused():
     data = dict(paper_problem().draw(5, random_state=0))
-    with pytest.raises(TableError, match="chunk 1 has 1 features, those before it have 2"):
-        list(SeparateLabels.from_chunks(lambda: [data, data | {"X": data["X"][:, :1]}]).chunks())
+    with pytest.raises(
+        TableError, match="chunk 1 has 1 features, those before it have 2"
+    ):
+        list(
+            SeparateLabels.from_chunks(
+                lambda: [data, data | {"X": data["X"][:, :1]}]
+            ).chunks()
+        )
     frame = pd.DataFrame(data["X"], columns=["a", "b"])
     other = frame.rename(columns={"b": "c"})
-    with pytest.raises(TableError, match=r"chunk 1 must have the feature columns.*Missing: 'b'"):
+    with pytest.raises(
+        TableError, match=r"chunk 1 must have the feature columns.*Missing: 'b'"
+    ):
         list(
-            SeparateLabels.from_chunks(lambda: [data | {"X": frame}, data | {"X": other}]).chunks()
+            SeparateLabels.from_chunks(
+                lambda: [data | {"X": frame}, data | {"X": other}]
+            ).chunks()
         )
 
 
@@ -230,10 +267,22 @@ def test_a_chunk_with_other_features_is_refused():
     ("changed", "message"),
     [
         ({"treatment": [np.nan]}, "treatment has 1 entries but X has 2 rows"),
-        ({"treatment": [1, 0]}, "the arrays, rows 0 to 1: 2 of 2 rows have an outcome and a treat"),
-        ({"y": [1, np.nan]}, r"rows 0 to 1: 1 of 2 rows have a population but neither .*row 1: b"),
-        ({"population": ["a", None]}, "rows 0 to 1: population is missing in 1 of 2 rows"),
-        ({"y": ["often", "no"]}, "rows 0 to 1: outcomes must be numbers, or words .* got 'often'"),
+        (
+            {"treatment": [1, 0]},
+            "the arrays, rows 0 to 1: 2 of 2 rows have an outcome and a treat",
+        ),
+        (
+            {"y": [1, np.nan]},
+            r"rows 0 to 1: 1 of 2 rows have a population but neither .*row 1: b",
+        ),
+        (
+            {"population": ["a", None]},
+            "rows 0 to 1: population is missing in 1 of 2 rows",
+        ),
+        (
+            {"y": ["often", "no"]},
+            "rows 0 to 1: outcomes must be numbers, or words .* got 'often'",
+        ),
         ({"X": [1.0, 2.0]}, "X must be two-dimensional"),
     ],
 )
@@ -261,7 +310,12 @@ def spoiled(tables, column, row, value):
 @pytest.mark.parametrize(
     ("column", "value", "error", "message"),
     [
-        ("age", np.nan, TableError, r"row 61 of the treatment table of population 'S'.*features"),
+        (
+            "age",
+            np.nan,
+            TableError,
+            r"row 61 of the treatment table of population 'S'.*features",
+        ),
         ("age", np.inf, TableError, r"row 61 of the treatment table"),
         (
             "mailed",
@@ -272,7 +326,9 @@ def spoiled(tables, column, row, value):
     ],
 )
 def test_a_bad_row_is_named(tables, column, value, error, message):
-    source = SeparateLabels.from_tables(*spoiled(tables, column, 61, value), **LABELS, stream=10)
+    source = SeparateLabels.from_tables(
+        *spoiled(tables, column, 61, value), **LABELS, stream=10
+    )
     with pytest.raises(error, match=message):
         list(source.chunks())
 
@@ -281,13 +337,17 @@ def test_a_bad_row_of_a_file_is_named_with_the_file(tables, tmp_path):
     frame = tables["outcome", "N"].assign(age=lambda f: f["age"].where(f.index != 41))
     frame.to_parquet(tmp_path / "late.parquet")
     source = SeparateLabels.from_tables({"N": tmp_path}, {}, **LABELS, stream=True)
-    with pytest.raises(TableError, match=r"row 41 of '.*late\.parquet' \(counting from 0\)"):
+    with pytest.raises(
+        TableError, match=r"row 41 of '.*late\.parquet' \(counting from 0\)"
+    ):
         list(source.chunks())
 
 
 def test_missing_columns_words_and_missing_populations_are_refused(tables):
     frame = tables["outcome", "N"]
-    with pytest.raises(TableError, match="has no column 'bought'; its columns are age, days"):
+    with pytest.raises(
+        TableError, match="has no column 'bought'; its columns are age, days"
+    ):
         list(
             SeparateLabels.from_tables(
                 {"N": frame[["age", "days"]]}, {}, **LABELS, stream=True
@@ -295,9 +355,13 @@ def test_missing_columns_words_and_missing_populations_are_refused(tables):
         )
     with pytest.raises(TableError, match="no column is left that could be a feature"):
         list(
-            SeparateLabels.from_tables({"N": frame[["bought"]]}, {}, **LABELS, stream=True).chunks()
+            SeparateLabels.from_tables(
+                {"N": frame[["bought"]]}, {}, **LABELS, stream=True
+            ).chunks()
         )
-    with pytest.raises(TableError, match=r"column 'bought' of the outcome table.*got 'often'"):
+    with pytest.raises(
+        TableError, match=r"column 'bought' of the outcome table.*got 'often'"
+    ):
         list(
             SeparateLabels.from_tables(
                 {"N": frame.assign(bought="often")}, {}, **LABELS, stream=True
@@ -313,7 +377,9 @@ def test_missing_columns_words_and_missing_populations_are_refused(tables):
             ).chunks()
         )
     nameless = frame.assign(region=["N"] * 3 + [None] + ["S"] * (len(frame) - 4))
-    with pytest.raises(TableError, match=r"row 3 of the outcome table.*'region' is missing"):
+    with pytest.raises(
+        TableError, match=r"row 3 of the outcome table.*'region' is missing"
+    ):
         list(
             SeparateLabels.from_tables(
                 nameless, None, **LABELS, population="region", stream=True
@@ -367,5 +433,7 @@ def test_a_word_far_into_a_text_file_is_named_with_its_row(tmp_path):
     source = SeparateLabels.from_tables(
         {"N": tmp_path / "words.csv"}, {}, outcome="b", treatment="t", stream=True
     )
-    with pytest.raises(TableError, match=r"words\.csv' holds.*'unknown' in 1 of.*row 50,000,"):
+    with pytest.raises(
+        TableError, match=r"words\.csv' holds.*'unknown' in 1 of.*row 50,000,"
+    ):
         list(source.chunks())

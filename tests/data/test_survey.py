@@ -37,7 +37,10 @@ def four(column=None, n=N):
                 "label": rng.integers(0, 2, n),
             }
         )
-        if column is not None and (values := column(k, n, frame["label"].to_numpy())) is not None:
+        if (
+            column is not None
+            and (values := column(k, n, frame["label"].to_numpy())) is not None
+        ):
             frame["extra"] = values
         tables[kind, name] = frame.rename(columns={"label": LABELS[kind]})
     return tables
@@ -45,27 +48,48 @@ def four(column=None, n=N):
 
 def load(tables, **options):
     outcomes, treatments = (
-        {name: tables[kind, name] for name in ("N", "S")} for kind in ("outcome", "treatment")
+        {name: tables[kind, name] for name in ("N", "S")}
+        for kind in ("outcome", "treatment")
     )
     return SeparateLabels.from_tables(outcomes, treatments, **LABELS, **options)
 
 
 NO_FEATURES = {
-    "ids in any order": (lambda k, n, y: RNG.permutation(n) + 1000, "as ids and row numbers do"),
-    "ids of which some are missing": (
-        lambda k, n, y: np.where(RNG.random(n) < 0.05, np.nan, RNG.permutation(n) + 7.0),
+    "ids in any order": (
+        lambda k, n, y: RNG.permutation(n) + 1000,
         "as ids and row numbers do",
     ),
-    "a sample of ids": (lambda k, n, y: RNG.choice(5 * n, n, replace=False), "as ids and row"),
-    "ids of nine digits": (lambda k, n, y: RNG.integers(10**8, 10**9, n), "as ids and row"),
+    "ids of which some are missing": (
+        lambda k, n, y: np.where(
+            RNG.random(n) < 0.05, np.nan, RNG.permutation(n) + 7.0
+        ),
+        "as ids and row numbers do",
+    ),
+    "a sample of ids": (
+        lambda k, n, y: RNG.choice(5 * n, n, replace=False),
+        "as ids and row",
+    ),
+    "ids of nine digits": (
+        lambda k, n, y: RNG.integers(10**8, 10**9, n),
+        "as ids and row",
+    ),
     "ids with years in front": (
         lambda k, n, y: (2020 + RNG.integers(0, 3, n)) * 10_000 + RNG.permutation(n),
         "as ids and row numbers do",
     ),
     "row numbers": (lambda k, n, y: np.arange(n), "as ids and row numbers do"),
-    "row numbers that go on": (lambda k, n, y: np.arange(n) + k * n, "as ids and row numbers do"),
-    "words that never repeat": (lambda k, n, y: [f"c{k}-{i:05}" for i in range(n)], "free text"),
-    "digits with zeros in front": (lambda k, n, y: [f"{i:07}" for i in range(n)], "as ids, names"),
+    "row numbers that go on": (
+        lambda k, n, y: np.arange(n) + k * n,
+        "as ids and row numbers do",
+    ),
+    "words that never repeat": (
+        lambda k, n, y: [f"c{k}-{i:05}" for i in range(n)],
+        "free text",
+    ),
+    "digits with zeros in front": (
+        lambda k, n, y: [f"{i:07}" for i in range(n)],
+        "as ids, names",
+    ),
     "one value": (lambda k, n, y: ["DE"] * n, "is 'DE' in all rows"),
     "one number": (lambda k, n, y: [3] * n, "is 3 in all rows"),
     "nothing": (lambda k, n, y: [None] * n, "has no value in any row"),
@@ -90,21 +114,30 @@ NO_FEATURES = {
         "is a moment that differs in nearly every row",
     ),
     "days in the order of rows": (
-        lambda k, n, y: DAY + pd.to_timedelta(np.sort(RNG.integers(0, 90, n)), unit="D"),
+        lambda k, n, y: (
+            DAY + pd.to_timedelta(np.sort(RNG.integers(0, 90, n)), unit="D")
+        ),
         "dates in the order of the rows",
     ),
     "the months of a table": (
-        lambda k, n, y: DAY + pd.to_timedelta(RNG.integers(0, 28, n) + 31 * k, unit="D"),
+        lambda k, n, y: (
+            DAY + pd.to_timedelta(RNG.integers(0, 28, n) + 31 * k, unit="D")
+        ),
         r"is 2024-01-01 to 2024-01-28 in .*, so nobody in the one",
     ),
     "the label": (lambda k, n, y: y, r"tells the outcome 'bought' by itself"),
-    "the label in words": (lambda k, n, y: np.where(y, "paid", "none"), "tells the outcome"),
+    "the label in words": (
+        lambda k, n, y: np.where(y, "paid", "none"),
+        "tells the outcome",
+    ),
     "a score that is made of the label": (
         lambda k, n, y: y + RNG.uniform(0.0, 0.9, n),
         "tells the outcome 'bought' by itself",
     ),
     "treatment alone": (
-        lambda k, n, y: np.where(y, "letter", "none") if k > 1 else RNG.choice(["letter"], n),
+        lambda k, n, y: (
+            np.where(y, "letter", "none") if k > 1 else RNG.choice(["letter"], n)
+        ),
         "tells the treatment 'mailed' by itself",
     ),
     "a column of some tables": (
@@ -120,12 +153,16 @@ FEATURES = {
     "income": lambda k, n, y: np.round(RNG.lognormal(10.5, 0.5, n)),
     "a sorted measurement": lambda k, n, y: np.sort(RNG.normal(size=n)),
     "years of birth": lambda k, n, y: RNG.integers(1930, 2006, n),
-    "birthdays": lambda k, n, y: DAY - pd.to_timedelta(RNG.integers(6000, 30_000, n), unit="D"),
+    "birthdays": lambda k, n, y: (
+        DAY - pd.to_timedelta(RNG.integers(6000, 30_000, n), unit="D")
+    ),
     "a rare flag": lambda k, n, y: (RNG.random(n) < 0.03).astype(int),
     "a word, or nothing": lambda k, n, y: np.where(RNG.random(n) < 0.5, "member", None),
     "towns": lambda k, n, y: [f"town {i}" for i in RNG.integers(0, 40, n)],
     "numbers in text": lambda k, n, y: [f"{v:.4f}" for v in RNG.normal(size=n)],
-    "what decides the policy": lambda k, n, y: {2: y, 3: 1 - y}.get(k, RNG.integers(0, 2, n)),
+    "what decides the policy": lambda k, n, y: {2: y, 3: 1 - y}.get(
+        k, RNG.integers(0, 2, n)
+    ),
     "a good predictor": lambda k, n, y: np.where(RNG.random(n) < 0.95, y, 1 - y),
 }
 
@@ -133,7 +170,9 @@ FEATURES = {
 @pytest.mark.parametrize("case", NO_FEATURES)
 def test_a_column_that_is_no_feature_is_left_out_with_the_reason(case):
     column, reason = NO_FEATURES[case]
-    with pytest.warns(ColumnWarning, match=rf"a column is left out: 'extra' .*{reason}"):
+    with pytest.warns(
+        ColumnWarning, match=rf"a column is left out: 'extra' .*{reason}"
+    ):
         data = load(four(column))
     assert data.feature_names == ["age", "spend", "region"]
     assert [part.name for part in data.left_out] == ["extra"]
@@ -153,16 +192,24 @@ def test_a_real_feature_is_kept(case):
 @pytest.mark.parametrize("name", ["Unnamed: 0", "__index_level_0__"])
 def test_an_index_written_as_a_column_is_known_by_its_name(name):
     tables = four(lambda k, n, y: np.arange(n) % 9)
-    tables = {cell: frame.rename(columns={"extra": name}) for cell, frame in tables.items()}
-    with pytest.warns(ColumnWarning, match=f"'{name}' is an index that was written as a column"):
+    tables = {
+        cell: frame.rename(columns={"extra": name}) for cell, frame in tables.items()
+    }
+    with pytest.warns(
+        ColumnWarning, match=f"'{name}' is an index that was written as a column"
+    ):
         assert load(tables).feature_names == ["age", "spend", "region"]
 
 
 def test_few_rows_decide_only_by_name():
     tables = four(lambda k, n, y: np.arange(n) + 500, n=30)
     assert load(tables).feature_names == ["age", "spend", "region", "extra"]
-    tables = {c: frame.rename(columns={"extra": "customer_id"}) for c, frame in tables.items()}
-    with pytest.warns(ColumnWarning, match="'customer_id' is a whole number that differs"):
+    tables = {
+        c: frame.rename(columns={"extra": "customer_id"}) for c, frame in tables.items()
+    }
+    with pytest.warns(
+        ColumnWarning, match="'customer_id' is a whole number that differs"
+    ):
         assert load(tables).feature_names == ["age", "spend", "region"]
 
 
@@ -188,7 +235,9 @@ def test_tables_with_both_labels_are_told_which_one_is_thrown_away():
 def test_ignored_columns_are_left_out_without_a_word_and_must_exist():
     tables = four(lambda k, n, y: np.arange(n))
     assert load(tables, ignore=["extra", "age"]).feature_names == ["spend", "region"]
-    with pytest.raises(TableError, match=r"ignore names 'agee', .* Did you mean 'age'\?"):
+    with pytest.raises(
+        TableError, match=r"ignore names 'agee', .* Did you mean 'age'\?"
+    ):
         load(tables, ignore=["agee"])
     with pytest.raises(TableError, match="no column is left that could be a feature"):
         load(tables, ignore=["age", "spend", "region", "extra"])
@@ -197,30 +246,45 @@ def test_ignored_columns_are_left_out_without_a_word_and_must_exist():
 def test_one_column_in_two_spellings_is_asked_about():
     tables = four()
     tables["treatment", "S"] = tables["treatment", "S"].rename(columns={"age": "Age "})
-    with pytest.raises(TableError, match=r"has a column 'age' and .* has 'Age '. Did you mean one"):
+    with pytest.raises(
+        TableError, match=r"has a column 'age' and .* has 'Age '. Did you mean one"
+    ):
         load(tables)
 
 
 def test_units_that_differ_between_tables_are_named_with_both_ranges():
-    tables = four(lambda k, n, y: RNG.lognormal(0.0, 1.0, n) * (1000.0 if k == 1 else 1.0))
+    tables = four(
+        lambda k, n, y: RNG.lognormal(0.0, 1.0, n) * (1000.0 if k == 1 else 1.0)
+    )
     tables["outcome", "S"].loc[0, "extra"] = 1.0
     message = r"column 'extra' is \S+ to \S+ in the outcome table of population 'N', mostly unlike"
-    with pytest.warns(ColumnWarning, match=message + r" 1 to \d+\S* in .* 'S'. Check that both"):
+    with pytest.warns(
+        ColumnWarning, match=message + r" 1 to \d+\S* in .* 'S'. Check that both"
+    ):
         assert "extra" in load(tables).feature_names
 
 
 def test_a_column_of_numbers_here_and_words_there_is_named():
-    tables = four(lambda k, n, y: ["low", "4"] * (n // 2) if k == 3 else RNG.integers(0, 9, n))
+    tables = four(
+        lambda k, n, y: ["low", "4"] * (n // 2) if k == 3 else RNG.integers(0, 9, n)
+    )
     message = r"'extra' holds numbers in the outcome .* words such as 'low' in the treatment table"
     with pytest.warns(ColumnWarning, match=message):
         load(tables)
 
 
-@pytest.mark.parametrize("case", ["ids in any order", "a word for each kind", "the label"])
+@pytest.mark.parametrize(
+    "case", ["ids in any order", "a word for each kind", "the label"]
+)
 def test_two_frames_with_a_population_column_are_judged_alike(case):
     tables = four(NO_FEATURES[case][0])
     both = [
-        pl.concat([pl.from_pandas(tables[kind, k]).with_columns(where=pl.lit(k)) for k in "NS"])
+        pl.concat(
+            [
+                pl.from_pandas(tables[kind, k]).with_columns(where=pl.lit(k))
+                for k in "NS"
+            ]
+        )
         for kind in ("outcome", "treatment")
     ]
     with pytest.warns(ColumnWarning, match="a column is left out: 'extra'"):
@@ -229,7 +293,9 @@ def test_two_frames_with_a_population_column_are_judged_alike(case):
 
 
 def test_a_stream_decides_as_memory_does_and_by_all_rows(tmp_path):
-    def column(k, n, y):  # constant at first, but not in the end; only numbers are read in pieces
+    def column(
+        k, n, y
+    ):  # constant at first, but not in the end; only numbers are read in pieces
         return np.where(np.arange(n) < 59_900, 1.0, 1.0 + np.arange(n) % 5)
 
     tables = {c: f.drop(columns="region") for c, f in four(column, n=60_000).items()}
@@ -261,8 +327,12 @@ def test_columns_as_they_are_go_through_transformers_and_a_search(library):
     data = load({cell: library(frame) for cell, frame in four().items()})
     assert nw.from_native(data.X).schema["region"] == nw.String
     with config_context(enable_metadata_routing=True), warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakIdentificationWarning)  # of labels made by chance
-        split = make_column_transformer((OneHotEncoder(), ["region"]), (StandardScaler(), ["age"]))
+        warnings.simplefilter(
+            "ignore", WeakIdentificationWarning
+        )  # of labels made by chance
+        split = make_column_transformer(
+            (OneHotEncoder(), ["region"]), (StandardScaler(), ["age"])
+        )
         quick = MinMaxUplift(basis="linear", ridge_f=0.1, ridge_g=0.1, center=False)
         model = make_pipeline(split, quick).fit(**data)
         other = make_pipeline(TableEncoder(), quick)
@@ -281,5 +351,9 @@ def test_outcomes_in_other_units_are_told():
     flags = rng.integers(0, 2, 100)
     outcomes = {"n": table("spend", flags * 10.0), "s": table("spend", flags * 1000.0)}
     treatments = {name: table("mailed", flags) for name in ("n", "s")}
-    with pytest.warns(ColumnWarning, match="outcome 'spend' is 0 to 10 in .* and 0 to 1000 in"):
-        SeparateLabels.from_tables(outcomes, treatments, outcome="spend", treatment="mailed")
+    with pytest.warns(
+        ColumnWarning, match="outcome 'spend' is 0 to 10 in .* and 0 to 1000 in"
+    ):
+        SeparateLabels.from_tables(
+            outcomes, treatments, outcome="spend", treatment="mailed"
+        )

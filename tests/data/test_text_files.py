@@ -42,7 +42,9 @@ def model(tmp_path_factory):
     rng = np.random.default_rng(0)
     tables = [
         {
-            name: pa.table({"x": rng.normal(size=99), label: (rng.random(99) < share).astype(int)})
+            name: pa.table(
+                {"x": rng.normal(size=99), label: (rng.random(99) < share).astype(int)}
+            )
             for name, share in shares.items()
         }
         for label, shares in (("y", {"N": 0.5, "S": 0.3}), ("t", {"N": 0.8, "S": 0.2}))
@@ -59,15 +61,22 @@ def test_a_decimal_late_in_a_csv_is_not_rounded(tmp_path, name):
     assert streamed(path)[-1] == 0.55
 
 
-def test_a_csv_and_a_parquet_file_of_the_same_people_give_the_same_list(tmp_path, capsys, model):
+def test_a_csv_and_a_parquet_file_of_the_same_people_give_the_same_list(
+    tmp_path, capsys, model
+):
     rng = np.random.default_rng(0)
     # Whole numbers first, decimals behind what a sample would see.
     x = np.concatenate([rng.integers(0, 2, SAMPLE + 50), rng.normal(0.5, 0.3, 1000)])
     lists = []
     for ending, writer in (("csv", pa_csv.write_csv), ("parquet", pq.write_table)):
-        people, scores = tmp_path / f"people.{ending}", tmp_path / f"list_{ending}.parquet"
+        people, scores = (
+            tmp_path / f"people.{ending}",
+            tmp_path / f"list_{ending}.parquet",
+        )
         writer(pa.table({"x": x}), people)
-        code, err = run(capsys, "score", "--model", model, "--table", people, "--out", scores)
+        code, err = run(
+            capsys, "score", "--model", model, "--table", people, "--out", scores
+        )
         assert code == 0, err
         lists.append(pq.read_table(scores))
     assert lists[0].equals(lists[1])
@@ -88,10 +97,13 @@ def test_no_type_is_settled_by_a_sample(tmp_path):
         "truth": ["TRUE", "false"],
     }
     first, last = (",".join(cells) for cells in zip(*columns.values(), strict=True))
-    path = write(tmp_path, "\n".join([",".join(columns), *[first] * (SAMPLE + 1), last]))
+    path = write(
+        tmp_path, "\n".join([",".join(columns), *[first] * (SAMPLE + 1), last])
+    )
     table = read_table(path)
     found = {
-        name: (str(table.schema.field(name).type), table[name][-1].as_py()) for name in columns
+        name: (str(table.schema.field(name).type), table[name][-1].as_py())
+        for name in columns
     }
     assert found == {
         "id": ("string", "A17"),
@@ -128,8 +140,14 @@ def test_kept_columns_come_out_as_they_went_in(tmp_path, capsys, model, ending):
         "note": ['"a, b"', '"two\nlines"', "", " x ", "-5", "1e5"],
         "x": ["1", "2", "3", "4", "5", "6"],
     }
-    lines = [",".join(cells), *(",".join(row) for row in zip(*cells.values(), strict=True))]
-    people, scores = write(tmp_path, "\n".join(lines), "people.csv"), tmp_path / f"list.{ending}"
+    lines = [
+        ",".join(cells),
+        *(",".join(row) for row in zip(*cells.values(), strict=True)),
+    ]
+    people, scores = (
+        write(tmp_path, "\n".join(lines), "people.csv"),
+        tmp_path / f"list.{ending}",
+    )
     code, err = run(
         capsys,
         *("score", "--model", model, "--table", people, "--out", scores),
@@ -139,7 +157,9 @@ def test_kept_columns_come_out_as_they_went_in(tmp_path, capsys, model, ending):
     names = ("id", "whole", "note", "x")
     found = read_table(scores, text=names)
     rows = {tuple(str(found[name][i]) for name in names) for i in range(found.num_rows)}
-    plain = zip(*[[c.strip('"') or "None" for c in cells[name]] for name in names], strict=True)
+    plain = zip(
+        *[[c.strip('"') or "None" for c in cells[name]] for name in names], strict=True
+    )
     assert rows == set(plain)
 
 
@@ -194,7 +214,10 @@ def test_a_malformed_text_file_is_refused(tmp_path, content, message):
     ],
 )
 def test_marks_delimiters_and_line_ends_do_not_change_a_table(tmp_path, content):
-    assert read_table(write(tmp_path, content)).to_pydict() == {"x": [1, 2], "y": ["a", "b"]}
+    assert read_table(write(tmp_path, content)).to_pydict() == {
+        "x": [1, 2],
+        "y": ["a", "b"],
+    }
 
 
 def test_names_and_cells_may_hold_anything_within_quotes(tmp_path):

@@ -22,7 +22,10 @@ from unjoined.errors import InputError, LabelError, TableError
 N = 200_000
 POLICIES = {
     "constant": {"A": 0.9, "B": 0.2},
-    "of features": {"A": lambda X: expit(X[:, 0]), "B": lambda X: expit(-1.0 - X[:, 1])},
+    "of features": {
+        "A": lambda X: expit(X[:, 0]),
+        "B": lambda X: expit(-1.0 - X[:, 1]),
+    },
     "never and always": {"A": 1.0, "B": 0.0},
 }
 PROPENSITIES = {
@@ -69,7 +72,9 @@ def chi_square(values, chance, bins, n_bins):
 @pytest.mark.statistical
 @pytest.mark.parametrize("logged", PROPENSITIES)
 @pytest.mark.parametrize("asked", POLICIES)
-def test_features_and_outcomes_keep_their_laws_and_the_policy_is_the_asked_one(logged, asked):
+def test_features_and_outcomes_keep_their_laws_and_the_policy_is_the_asked_one(
+    logged, asked
+):
     """p(x), p(t | x) and p(y | x, t) of every table, each by a chi-square test."""
     X, y, treated = trial(PROPENSITIES[logged])
     made = unjoin(
@@ -137,7 +142,9 @@ def test_every_row_of_the_trial_is_used_at_most_once_with_its_own_label(seed, a,
 
 def test_the_same_seed_deals_the_same_rows():
     made = [
-        unjoin(**small_trial(), policies=POLICIES["constant"], random_state=s).rows.tolist()
+        unjoin(
+            **small_trial(), policies=POLICIES["constant"], random_state=s
+        ).rows.tolist()
         for s in (0, 0, 1)
     ]
     assert made[0] == made[1] != made[2]
@@ -153,7 +160,9 @@ def test_a_policy_of_the_trial_itself_keeps_every_row():
 def test_n_per_table_rows_are_kept_and_they_are_the_first_of_those_without_it():
     given_ = small_trial()
     every = unjoin(**given_, policies=POLICIES["constant"], random_state=0)
-    some = unjoin(**given_, policies=POLICIES["constant"], n_per_table=20, random_state=0)
+    some = unjoin(
+        **given_, policies=POLICIES["constant"], n_per_table=20, random_state=0
+    )
     assert [cell.n_rows for cell in some.data.summary()] == [20] * 4
     for kind, name in CELLS:
         first = every.rows[every.data.rows(kind, name)][:20]
@@ -164,7 +173,9 @@ def test_n_per_table_rows_are_kept_and_they_are_the_first_of_those_without_it():
 def test_a_data_frame_keeps_its_library_and_names(frame):
     given_ = small_trial()
     table = frame({"age": given_["X"][:, 0], "spend": given_["X"][:, 1]})
-    made = unjoin(**{**given_, "X": table}, policies=POLICIES["constant"], random_state=0)
+    made = unjoin(
+        **{**given_, "X": table}, policies=POLICIES["constant"], random_state=0
+    )
     plain = unjoin(**given_, policies=POLICIES["constant"], random_state=0)
     assert isinstance(made.data.X, type(table))
     assert made.data.feature_names == ["age", "spend"]
@@ -179,7 +190,11 @@ def test_the_coding_of_treatment_changes_nothing():
         "paper": 2 * given_["treatment"] - 1,
     }
     made = {
-        name: unjoin(**{**given_, "treatment": code}, policies=POLICIES["constant"], random_state=0)
+        name: unjoin(
+            **{**given_, "treatment": code},
+            policies=POLICIES["constant"],
+            random_state=0,
+        )
         for name, code in codes.items()
     }
     for name in codes:
@@ -196,10 +211,14 @@ def test_populations_may_be_named_by_numbers():
 
 
 @pytest.mark.parametrize(
-    "bad", [-0.1, 1.5, lambda X: X[:, 0], np.nan], ids=["low", "high", "function", "nan"]
+    "bad",
+    [-0.1, 1.5, lambda X: X[:, 0], np.nan],
+    ids=["low", "high", "function", "nan"],
 )
 def test_a_policy_outside_zero_and_one_is_named(bad):
-    message = r"policies\['B'\] must (hold probabilities in \[0, 1\]|be finite, got nan)"
+    message = (
+        r"policies\['B'\] must (hold probabilities in \[0, 1\]|be finite, got nan)"
+    )
     with pytest.raises(InputError, match=message):
         unjoin(**small_trial(), policies={"A": 0.5, "B": bad}, random_state=0)
 
@@ -209,7 +228,8 @@ def test_a_propensity_outside_zero_and_one_is_named(bad):
     propensity = np.full(400, 0.5)
     propensity[7] = bad
     with pytest.raises(
-        InputError, match=r"propensity must (lie strictly between 0 and 1|be finite), got"
+        InputError,
+        match=r"propensity must (lie strictly between 0 and 1|be finite), got",
     ):
         unjoin(**small_trial(), policies=POLICIES["constant"], propensity=propensity)
 
@@ -218,13 +238,17 @@ def test_a_propensity_outside_zero_and_one_is_named(bad):
 def test_a_propensity_of_zero_or_one_is_refused(bad):
     propensity = np.full(400, 0.5)
     propensity[7] = bad
-    with pytest.raises(InputError, match=r"between 0 and 1.* Leave out rows that could not"):
+    with pytest.raises(
+        InputError, match=r"between 0 and 1.* Leave out rows that could not"
+    ):
         unjoin(**small_trial(), policies=POLICIES["constant"], propensity=propensity)
 
 
 def test_a_trial_of_one_arm_says_nothing_about_another_policy():
     given_ = {**small_trial(), "treatment": np.ones(400)}
-    with pytest.raises(InputError, match="propensity must lie strictly between 0 and 1"):
+    with pytest.raises(
+        InputError, match="propensity must lie strictly between 0 and 1"
+    ):
         unjoin(**given_, policies=POLICIES["constant"])
 
 
@@ -233,20 +257,34 @@ def test_too_few_rows_name_the_table_what_is_left_and_what_is_asked():
         InputError,
         match=r"sub-sampling left \d+ rows for the outcome table of population 'A', but 100 are ne",
     ):
-        unjoin(**small_trial(), policies=POLICIES["constant"], n_per_table=100, random_state=0)
+        unjoin(
+            **small_trial(),
+            policies=POLICIES["constant"],
+            n_per_table=100,
+            random_state=0,
+        )
 
 
 def test_a_table_without_rows_is_too_few():
     given_ = {name: values[:3] for name, values in small_trial().items()}
     given_["treatment"] = np.array([0.0, 1.0, 0.0])
-    with pytest.raises(InputError, match=r"left 0 rows for the .* table .* but 1 are needed"):
+    with pytest.raises(
+        InputError, match=r"left 0 rows for the .* table .* but 1 are needed"
+    ):
         unjoin(**given_, policies={"A": 0.5, "B": 0.5}, random_state=0)
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5])
 def test_n_per_table_is_a_whole_number_above_zero(n):
-    with pytest.raises(InputError, match="n_per_table must be a whole number, 1 or above"):
-        unjoin(**small_trial(), policies=POLICIES["constant"], n_per_table=n, random_state=0)
+    with pytest.raises(
+        InputError, match="n_per_table must be a whole number, 1 or above"
+    ):
+        unjoin(
+            **small_trial(),
+            policies=POLICIES["constant"],
+            n_per_table=n,
+            random_state=0,
+        )
 
 
 @pytest.mark.parametrize("name", ["y", "treatment"])
@@ -259,7 +297,9 @@ def test_labels_are_one_per_row_and_one_dimensional(name):
 
 
 def test_the_propensity_is_one_per_row():
-    with pytest.raises(InputError, match=r"propensity must be .* one per row \(400\), got 3"):
+    with pytest.raises(
+        InputError, match=r"propensity must be .* one per row \(400\), got 3"
+    ):
         unjoin(**small_trial(), policies=POLICIES["constant"], propensity=[0.5] * 3)
 
 
@@ -274,14 +314,18 @@ def test_a_policy_gives_one_probability_per_row(shape):
 def test_labels_that_are_no_numbers_are_refused(name, bad):
     given_ = small_trial()
     given_[name][5] = bad
-    with pytest.raises(InputError, match=f"{name} must be finite, got {bad} .* at position 5"):
+    with pytest.raises(
+        InputError, match=f"{name} must be finite, got {bad} .* at position 5"
+    ):
         unjoin(**given_, policies=POLICIES["constant"])
 
 
 def test_three_treatments_are_refused():
     given_ = small_trial()
     given_["treatment"][5] = 2.0
-    with pytest.raises(LabelError, match=r"0/1, False/True or -1/\+1, got 0\.0, 1\.0, 2\.0"):
+    with pytest.raises(
+        LabelError, match=r"0/1, False/True or -1/\+1, got 0\.0, 1\.0, 2\.0"
+    ):
         unjoin(**given_, policies=POLICIES["constant"])
 
 
@@ -291,14 +335,22 @@ def test_features_that_are_no_numbers_name_their_column():
     with pytest.raises(TableError, match="column 'city' of X holds"):
         unjoin(**{**given_, "X": table}, policies=POLICIES["constant"])
     table["city"] = np.nan
-    with pytest.raises(InputError, match="features of X contain NaN in 400 of 400 rows, in 'city'"):
+    with pytest.raises(
+        InputError, match="features of X contain NaN in 400 of 400 rows, in 'city'"
+    ):
         unjoin(**{**given_, "X": table}, policies=POLICIES["constant"])
 
 
-THREE_POLICIES = {"A": lambda X: 0.2 + 0.3 * X[:, 0], "B": 0.5, "C": lambda X: 0.8 - 0.3 * X[:, 0]}
+THREE_POLICIES = {
+    "A": lambda X: 0.2 + 0.3 * X[:, 0],
+    "B": 0.5,
+    "C": lambda X: 0.8 - 0.3 * X[:, 0],
+}
 
 
-CHANCE = np.array([[0.1, 0.5, 0.7], [0.6, 0.5, 0.2]])  # of the outcome 1, by treatment and x
+CHANCE = np.array(
+    [[0.1, 0.5, 0.7], [0.6, 0.5, 0.2]]
+)  # of the outcome 1, by treatment and x
 
 
 def discrete_trial(n=60_000):
@@ -323,7 +375,9 @@ def test_a_trial_is_taken_apart_into_the_tables_of_three_populations():
     One of 54 normal variables is beyond 4.5 once in 2,700 seeds.
     """
     X, y, treated = discrete_trial()
-    found = unjoin(X, y, treated, policies=THREE_POLICIES, propensity=0.4, random_state=0)
+    found = unjoin(
+        X, y, treated, policies=THREE_POLICIES, propensity=0.4, random_state=0
+    )
     assert len(set(found.rows.tolist())) == found.data.n_rows == len(found.rows)
     assert found.data.populations == ["A", "B", "C"]
     np.testing.assert_array_equal(found.data.X, X[found.rows])
@@ -335,7 +389,11 @@ def test_a_trial_is_taken_apart_into_the_tables_of_three_populations():
             np.testing.assert_array_equal(found.data.checked.label[at], label[rows])
             x, t = X[rows, 0].astype(int), treated[rows]
             errors += chance_errors([x == v for v in range(3)], [1 / 3] * 3)
-            wanted = policy(np.arange(3.0)[:, None]) if callable(policy) else np.full(3, policy)
+            wanted = (
+                policy(np.arange(3.0)[:, None])
+                if callable(policy)
+                else np.full(3, policy)
+            )
             errors += chance_errors([t[x == v] for v in range(3)], wanted)
             if kind == "outcome":
                 cells = [(u, v) for u in (0, 1) for v in range(3)]

@@ -16,8 +16,31 @@ from unjoined.cli.entry import main
 from unjoined.data import write_table
 from unjoined.errors import TableError, UnjoinedWarning
 
-FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-", "＝1"]  # noqa: RUF001
-HARMLESS = ["-5", "+49170", "-0.5e-3", "a=b", "#10", "00123", "'", "", None, "x-y", " =1", "-inf"]
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "-",
+    "＝1",  # noqa: RUF001
+]
+HARMLESS = [
+    "-5",
+    "+49170",
+    "-0.5e-3",
+    "a=b",
+    "#10",
+    "00123",
+    "'",
+    "",
+    None,
+    "x-y",
+    " =1",
+    "-inf",
+]
 
 
 def cells(path):
@@ -30,13 +53,19 @@ def test_text_that_begins_a_formula_gets_a_quote_in_csv_and_a_warning(tmp_path, 
     text = pa.array(FORMULAS + HARMLESS)
     text = text.dictionary_encode() if kind == "dictionary" else text.cast(kind)
     table = pa.table({"id": text, "uplift": np.linspace(-1.0, 1.0, len(text))})
-    with pytest.warns(UnjoinedWarning, match=rf"{len(FORMULAS)} cells of '.*list\.csv'.*quote"):
+    with pytest.warns(
+        UnjoinedWarning, match=rf"{len(FORMULAS)} cells of '.*list\.csv'.*quote"
+    ):
         path = write_table(table, tmp_path / "list.csv")
     header, *rows = cells(path)
     assert header == ["id", "uplift"]
     found = [row[0] for row in rows]
-    assert found == [f"'{text}" for text in FORMULAS] + [text or "" for text in HARMLESS]
-    assert [float(row[1]) for row in rows] == table["uplift"].to_pylist()  # numbers stay numbers
+    assert found == [f"'{text}" for text in FORMULAS] + [
+        text or "" for text in HARMLESS
+    ]
+    assert [float(row[1]) for row in rows] == table[
+        "uplift"
+    ].to_pylist()  # numbers stay numbers
 
 
 def test_names_of_columns_are_text_too(tmp_path):
@@ -66,7 +95,9 @@ def test_score_says_that_it_changed_cells(tmp_path, capsys):
     rng = np.random.default_rng(0)
     outcomes, treatments = (
         {
-            name: pd.DataFrame({"x": rng.normal(size=300), label: np.arange(300) % k == 0})
+            name: pd.DataFrame(
+                {"x": rng.normal(size=300), label: np.arange(300) % k == 0}
+            )
             for name, k in (("N", 2), ("S", 5))
         }
         for label in ("y", "t")
@@ -79,13 +110,24 @@ def test_score_says_that_it_changed_cells(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(
             [
-                *("score", "--model", str(model), "--table", str(people), "--out", str(out)),
+                *(
+                    "score",
+                    "--model",
+                    str(model),
+                    "--table",
+                    str(people),
+                    "--out",
+                    str(out),
+                ),
                 *("--keep", "id,balance"),
             ]
         )
     assert not stop.value.code
     assert "1 cell of" in capsys.readouterr().err
-    assert {tuple(row[:2]) for row in cells(out)[1:]} == {("'=cmd()", "-5"), ("7", "-6")}
+    assert {tuple(row[:2]) for row in cells(out)[1:]} == {
+        ("'=cmd()", "-5"),
+        ("7", "-6"),
+    }
 
 
 def in_sheet(path):
@@ -117,7 +159,9 @@ def test_a_workbook_holds_every_digit_and_time_zone(tmp_path, values, expected):
 
 def test_a_workbook_without_control_characters_opens_and_says_so(tmp_path):
     table = pa.table({"a\x07": ["b\x07ell", None, "\uffff", "fine"]})
-    with pytest.warns(UnjoinedWarning, match="2 cells of the column .* control characters"):
+    with pytest.warns(
+        UnjoinedWarning, match="2 cells of the column .* control characters"
+    ):
         path = write_table(table, tmp_path / "t.xlsx")
     assert in_sheet(path) == ["b\ufffdell", None, "\ufffd", "fine"]
     assert read_table(path).column_names == ["a\ufffd"]
@@ -125,7 +169,9 @@ def test_a_workbook_without_control_characters_opens_and_says_so(tmp_path):
 
 
 def test_text_longer_than_a_cell_is_refused_rather_than_cut(tmp_path):
-    with pytest.raises(TableError, match="40,000 characters, a cell of Excel holds 32,767"):
+    with pytest.raises(
+        TableError, match="40,000 characters, a cell of Excel holds 32,767"
+    ):
         write_table(pa.table({"note": ["x" * 40_000]}), tmp_path / "t.xlsx")
     assert not (tmp_path / "t.xlsx").exists()
 

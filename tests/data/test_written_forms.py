@@ -47,11 +47,15 @@ def tables(column):
 
 
 def labels(column, **options):
-    return SeparateLabels.from_tables(*tables(column), outcome="y", treatment="t", **options)
+    return SeparateLabels.from_tables(
+        *tables(column), outcome="y", treatment="t", **options
+    )
 
 
 def days(*dates):
-    return [float(np.datetime64(day).astype("datetime64[D]").astype(int)) for day in dates]
+    return [
+        float(np.datetime64(day).astype("datetime64[D]").astype(int)) for day in dates
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +71,13 @@ def days(*dates):
 def test_dates_with_one_order_are_dates(cells, words, dates):
     encoder, numbers = encoded(*cells, match=f"dates with the {words}")
     assert numbers == days(*dates)
-    again = encoder.transform(pd.DataFrame({"x": ["02/03/2024", "2024-03-02"]}))[:, 0].tolist()
+    again = encoder.transform(pd.DataFrame({"x": ["02/03/2024", "2024-03-02"]}))[
+        :, 0
+    ].tolist()
     second = "2024-03-02" if words == "day first" else "2024-02-03"
-    assert again == days(second, "2024-03-02")  # as in the fit, though these alone do not tell
+    assert again == days(
+        second, "2024-03-02"
+    )  # as in the fit, though these alone do not tell
 
 
 def test_the_hour_of_a_date_counts():
@@ -80,7 +88,10 @@ def test_the_hour_of_a_date_counts():
 def test_one_table_tells_how_dates_of_all_tables_are_written():
     def column(rng, kind, name):
         most = 28 if (kind, name) == ("t", "S") else 12
-        return [f"{rng.integers(1, most + 1):02}/{rng.integers(1, 13):02}/2024" for _ in range(N)]
+        return [
+            f"{rng.integers(1, most + 1):02}/{rng.integers(1, 13):02}/2024"
+            for _ in range(N)
+        ]
 
     data = labels(column)
     with pytest.warns(ColumnWarning, match="dates with the day first"):
@@ -88,15 +99,22 @@ def test_one_table_tells_how_dates_of_all_tables_are_written():
     assert encoder.columns_[1].holds == "times"
 
 
-@pytest.mark.parametrize("words", ["whether the day or the month comes first", "some the month"])
+@pytest.mark.parametrize(
+    "words", ["whether the day or the month comes first", "some the month"]
+)
 def test_dates_of_no_or_two_orders_are_left_out_by_name(words):
     def column(rng, kind, name):
         most = 12 if words.startswith("whether") else 28
         pairs = zip(rng.integers(1, 13, N), rng.integers(1, most + 1, N), strict=True)
         swapped = most > 12 and name == "N"
-        return [f"{b:02}/{a:02}/2024" if swapped else f"{a:02}/{b:02}/2024" for a, b in pairs]
+        return [
+            f"{b:02}/{a:02}/2024" if swapped else f"{a:02}/{b:02}/2024"
+            for a, b in pairs
+        ]
 
-    with pytest.warns(ColumnWarning, match=f"'x' holds dates such as .*{words}.*2024-03-31"):
+    with pytest.warns(
+        ColumnWarning, match=f"'x' holds dates such as .*{words}.*2024-03-31"
+    ):
         data = labels(column)
     assert data.feature_names == ["age"]
 
@@ -119,7 +137,10 @@ def test_dates_of_no_or_two_orders_are_left_out_by_name(words):
 def test_amounts_with_marks_and_units_are_numbers(cells, words, numbers):
     encoder, found = encoded(*cells, match=words)
     assert found == numbers
-    assert encoder.transform(pd.DataFrame({"x": cells[::-1]}))[:, 0].tolist() == numbers[::-1]
+    assert (
+        encoder.transform(pd.DataFrame({"x": cells[::-1]}))[:, 0].tolist()
+        == numbers[::-1]
+    )
 
 
 @pytest.mark.parametrize("mark", [".", ","])
@@ -139,12 +160,16 @@ def test_a_mark_before_three_digits_beside_shorter_numbers_separates_thousands(m
     ],
 )
 def test_a_mark_that_may_mean_both_is_asked_about(cells):
-    encoder, _ = encoded(*cells, match="whether the mark separates thousands or decimals")
+    encoder, _ = encoded(
+        *cells, match="whether the mark separates thousands or decimals"
+    )
     assert encoder.columns_[0].holds == "categories"
 
 
 def test_amounts_in_two_currencies_are_no_numbers():
-    encoder, _ = encoded(*(f"{unit}{n}.50" for unit in "$€" for n in range(30)), match="not read")
+    encoder, _ = encoded(
+        *(f"{unit}{n}.50" for unit in "$€" for n in range(30)), match="not read"
+    )
     assert encoder.columns_[0].holds == "categories"
 
 
@@ -160,7 +185,8 @@ def test_zips_with_a_zero_in_front_are_categories():
 
 
 @pytest.mark.parametrize(
-    "levels", [("1.1", "1.10", "b"), ("1E5", "100000", "b"), ("01", "1", "b"), ("x", "x ", "b")]
+    "levels",
+    [("1.1", "1.10", "b"), ("1E5", "100000", "b"), ("01", "1", "b"), ("x", "x ", "b")],
 )
 @pytest.mark.parametrize("kind", ["category", "object"])
 def test_levels_are_as_they_are_written(levels, kind):
@@ -178,7 +204,10 @@ def test_a_csv_with_thousands_is_read_alike_in_memory_and_in_pieces(tmp_path):
     files, read = [], []
     for part in tables(column):
         files.append(
-            {name: tmp_path / f"{[*frame][-1]}_{name}.csv" for name, frame in part.items()}
+            {
+                name: tmp_path / f"{[*frame][-1]}_{name}.csv"
+                for name, frame in part.items()
+            }
         )
         for name, frame in part.items():
             frame.to_csv(files[-1][name], index=False, sep=";")
@@ -202,12 +231,23 @@ def test_an_outcome_with_thousands_is_read_or_asked_about():
         name: pd.DataFrame({"age": np.arange(n) % 50, "y": [f"{a:,}" for a in amounts]})
         for name in "NS"
     }
-    treated = {name: pd.DataFrame({"age": np.arange(n), "t": np.arange(n) % 2}) for name in "NS"}
-    data = SeparateLabels.from_tables(frames, treated, outcome="y", treatment="t", features=["age"])
+    treated = {
+        name: pd.DataFrame({"age": np.arange(n), "t": np.arange(n) % 2})
+        for name in "NS"
+    }
+    data = SeparateLabels.from_tables(
+        frames, treated, outcome="y", treatment="t", features=["age"]
+    )
     assert data.y[:n].tolist() == amounts.tolist()
-    frames["N"]["y"] = [f"{a / 1000:.3f}" if a >= 1000 else str(a + 1000) for a in amounts]
-    with pytest.raises(LabelError, match=r"'y'.*separates thousands or decimals\. Write"):
-        SeparateLabels.from_tables(frames, treated, outcome="y", treatment="t", features=["age"])
+    frames["N"]["y"] = [
+        f"{a / 1000:.3f}" if a >= 1000 else str(a + 1000) for a in amounts
+    ]
+    with pytest.raises(
+        LabelError, match=r"'y'.*separates thousands or decimals\. Write"
+    ):
+        SeparateLabels.from_tables(
+            frames, treated, outcome="y", treatment="t", features=["age"]
+        )
 
 
 def pairs(rng, n, truth):
@@ -217,7 +257,9 @@ def pairs(rng, n, truth):
         frame, uplift = truth(rng, n)
         treated = rng.random(n) < {"N": 0.8, "S": 0.2}[name]
         y = 0.5 * frame["z"] + uplift * treated + 0.3 * rng.normal(size=n)
-        found[kind][name] = frame.assign(**{kind: y if kind == "y" else treated.astype(int)})
+        found[kind][name] = frame.assign(
+            **{kind: y if kind == "y" else treated.astype(int)}
+        )
     return found["y"], found["t"]
 
 
@@ -238,7 +280,9 @@ def test_a_number_that_stands_for_missing_is_missing(value, model):
     data = SeparateLabels.from_tables(
         *pairs(rng, 1500, with_gaps(value)), outcome="y", treatment="t"
     )
-    with pytest.warns(ColumnWarning, match=f"'x' is {value:g} in .*taken for missing values"):
+    with pytest.warns(
+        ColumnWarning, match=f"'x' is {value:g} in .*taken for missing values"
+    ):
         model.set_params(random_state=0).fit(data)
     people, uplift = with_gaps(value)(rng, 2000)
     assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.9
@@ -249,7 +293,9 @@ def test_a_number_that_stands_for_missing_is_missing(value, model):
 @pytest.mark.parametrize("value", ["1900-01-01", "9999-12-31"])
 def test_a_date_that_stands_for_missing_is_missing(value):
     dates = [f"20{10 + i % 10}-0{1 + i % 9}-15" for i in range(100)]
-    with pytest.warns(ColumnWarning, match=f"'x' is {value} in 8 of 108 rows.*taken for missing"):
+    with pytest.warns(
+        ColumnWarning, match=f"'x' is {value} in 8 of 108 rows.*taken for missing"
+    ):
         encoder = TableEncoder().fit(pd.DataFrame({"x": [*dates, *[value] * 8]}))
     found = encoder.transform(pd.DataFrame({"x": [value]})).tolist()
     assert found[0][0] == pytest.approx(np.mean(days(*dates)), rel=1e-6)
@@ -274,7 +320,9 @@ def test_numbers_that_are_near_others_or_single_are_numbers(numbers):
 def test_a_number_that_may_stand_for_missing_is_named():
     rng = np.random.default_rng(0)
     spend = np.concatenate([rng.uniform(0.0, 8000.0, 900), np.full(100, 9999.0)])
-    with pytest.warns(ColumnWarning, match=r"is 9999 in 100 of 1,000 rows.*used as it is; leave"):
+    with pytest.warns(
+        ColumnWarning, match=r"is 9999 in 100 of 1,000 rows.*used as it is; leave"
+    ):
         TableEncoder().fit(pd.DataFrame({"x": spend}))
 
 
@@ -295,14 +343,20 @@ def by_store(name, n_stores):
 def test_whole_numbers_called_as_codes_are_categories(name):
     rng = np.random.default_rng(0)
     truth = by_store(name, 20)
-    data = SeparateLabels.from_tables(*pairs(rng, 2000, truth), outcome="y", treatment="t")
-    with pytest.warns(ColumnWarning, match=f"'{name}' holds 20 different whole.*for categories"):
+    data = SeparateLabels.from_tables(
+        *pairs(rng, 2000, truth), outcome="y", treatment="t"
+    )
+    with pytest.warns(
+        ColumnWarning, match=f"'{name}' holds 20 different whole.*for categories"
+    ):
         model = Uplift(random_state=0).fit(data)
     people, uplift = truth(rng, 3000)
     assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("name", ["n_stores", "age", "store_size", "days_since_store", "visits"])
+@pytest.mark.parametrize(
+    "name", ["n_stores", "age", "store_size", "days_since_store", "visits"]
+)
 def test_whole_numbers_called_otherwise_are_amounts(name):
     encoder = TableEncoder().fit(pd.DataFrame({name: list(range(20)) * 20}))
     assert encoder.columns_[0].holds == "numbers"
@@ -313,17 +367,26 @@ def test_codes_and_stand_ins_are_found_in_pieces_as_in_memory(tmp_path):
 
     def truth(rng, n):
         frame, uplift = by_store("store", 12)(rng, n)
-        return frame.assign(x=np.where(rng.random(n) < 0.1, -999.0, rng.uniform(size=n))), uplift
+        return frame.assign(
+            x=np.where(rng.random(n) < 0.1, -999.0, rng.uniform(size=n))
+        ), uplift
 
     parts = pairs(rng, 600, truth)
     files = []
     for part in parts:
-        files.append({name: tmp_path / f"{[*frame][-1]}{name}.csv" for name, frame in part.items()})
+        files.append(
+            {
+                name: tmp_path / f"{[*frame][-1]}{name}.csv"
+                for name, frame in part.items()
+            }
+        )
         for name, frame in part.items():
             frame[[*frame][:]].to_csv(files[-1][name], index=False)
     model = MinMaxUplift(basis="linear", random_state=0)
     with pytest.warns(ColumnWarning):
-        whole = model.fit(SeparateLabels.from_tables(*parts, outcome="y", treatment="t")).encoder_
+        whole = model.fit(
+            SeparateLabels.from_tables(*parts, outcome="y", treatment="t")
+        ).encoder_
     source = SeparateLabels.from_tables(*files, outcome="y", treatment="t", stream=100)
     with pytest.warns(ColumnWarning):
         pieces = model.fit(source).encoder_
@@ -359,18 +422,23 @@ def of_kind(n_kinds):
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
 def test_a_column_is_a_category_if_the_user_says_so(backend):
     rng, truth = np.random.default_rng(0), of_kind(20)
-    convert = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "pyarrow": as_arrow}[
-        backend
-    ]
+    convert = {
+        "pandas": lambda frame: frame,
+        "polars": pl.from_pandas,
+        "pyarrow": as_arrow,
+    }[backend]
     parts = [
-        {name: convert(frame) for name, frame in part.items()} for part in pairs(rng, 2000, truth)
+        {name: convert(frame) for name, frame in part.items()}
+        for part in pairs(rng, 2000, truth)
     ]
     options = {"outcome": "y", "treatment": "t", "categories": ["filter"]}
     model = Uplift(random_state=0).fit(SeparateLabels.from_tables(*parts, **options))
     people, uplift = truth(rng, 3000)
     assert np.corrcoef(model.predict(convert(people)), uplift)[0, 1] > 0.95
     in_pieces = TableEncoder()
-    SeparateLabels.from_tables(*parts, **options, stream=500).chunks().encoded(in_pieces)
+    SeparateLabels.from_tables(*parts, **options, stream=500).chunks().encoded(
+        in_pieces
+    )
     assert in_pieces.columns_[1].levels == model.encoder_.columns_[1].levels
     assert len(in_pieces.columns_[1].levels) == 20
 
@@ -405,7 +473,9 @@ def saved(folder, parts, **options):
     named = ["--outcome", "y", "--treatment", "t"]
     for option, part in zip(("--outcomes", "--treatments"), parts, strict=True):
         for name, frame in part.items():
-            frame.to_csv(file := folder / f"{[*frame][-1]}_{name}.csv", index=False, **options)
+            frame.to_csv(
+                file := folder / f"{[*frame][-1]}_{name}.csv", index=False, **options
+            )
             named += [option, f"{name}={file}"]
     return named
 
@@ -433,7 +503,13 @@ def test_a_list_is_scored_as_the_model_was_fitted(tmp_path, capsys):
     parts = pairs(rng, 800, truth)
     model = tmp_path / "model.skops"
     said = run(
-        capsys, "fit", *saved(tmp_path, parts, sep=";"), "--model", model, "--estimator", "minmax"
+        capsys,
+        "fit",
+        *saved(tmp_path, parts, sep=";"),
+        "--model",
+        model,
+        "--estimator",
+        "minmax",
     )
     assert "a point separates thousands" in said
     assert "dates with the day first" in said
@@ -447,7 +523,16 @@ def test_a_list_is_scored_as_the_model_was_fitted(tmp_path, capsys):
     )
     people.to_csv(tmp_path / "people.csv", sep=";", index=False)
     out = tmp_path / "list.csv"
-    run(capsys, "score", "--model", model, "--table", tmp_path / "people.csv", "--out", out)
+    run(
+        capsys,
+        "score",
+        "--model",
+        model,
+        "--table",
+        tmp_path / "people.csv",
+        "--out",
+        out,
+    )
     found = sorted(read_table(out)["uplift"].to_pylist())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -462,7 +547,9 @@ def test_versions_that_are_numbers_in_one_table_only_keep_their_zeros(tmp_path, 
 
     def truth(rng, n):
         version = rng.integers(0, 2, n)
-        frame = pd.DataFrame({"v": np.array(["1.1", "1.10"])[version], "z": rng.normal(size=n)})
+        frame = pd.DataFrame(
+            {"v": np.array(["1.1", "1.10"])[version], "z": rng.normal(size=n)}
+        )
         return frame, version * 1.0
 
     parts = pairs(rng, 500, truth)
@@ -480,14 +567,24 @@ def test_the_command_line_takes_categories(tmp_path, capsys):
     parts = pairs(np.random.default_rng(0), 500, of_kind(12))
     model, tables = tmp_path / "model.skops", saved(tmp_path, parts)
     for how in ((), ("--chunks",)):
-        options = ("--categories", "filter", "--model", model, "--estimator", "minmax", "--force")
+        options = (
+            "--categories",
+            "filter",
+            "--model",
+            model,
+            "--estimator",
+            "minmax",
+            "--force",
+        )
         run(capsys, "fit", *tables, *options, *how)
         assert len(load_model(model).encoder_.columns_[1].levels) == 12
 
 
 def test_whole_numbers_without_order_are_named():
     parts = pairs(np.random.default_rng(0), 1000, of_kind(20))
-    with pytest.warns(ColumnWarning, match=r"'filter' holds 20 .*'y' goes up and down.*categories"):
+    with pytest.warns(
+        ColumnWarning, match=r"'filter' holds 20 .*'y' goes up and down.*categories"
+    ):
         SeparateLabels.from_tables(*parts, outcome="y", treatment="t")
 
 
@@ -530,7 +627,10 @@ def german(folder, *cells, other="12,5"):
 
 
 def test_points_in_a_file_with_decimal_commas_separate_thousands(tmp_path):
-    assert read_table(german(tmp_path, "1.234", "9.876"))["x"].to_pylist() == [1234, 9876]
+    assert read_table(german(tmp_path, "1.234", "9.876"))["x"].to_pylist() == [
+        1234,
+        9876,
+    ]
     assert read_table(german(tmp_path, "1.234", "950"))["x"].to_pylist() == [1234, 950]
     mixed = read_table(german(tmp_path, "1.234", "9.876,5"))["x"].to_pylist()
     assert mixed == [1234.0, 9876.5]
@@ -539,7 +639,9 @@ def test_points_in_a_file_with_decimal_commas_separate_thousands(tmp_path):
 
 def test_three_decimals_beside_semicolons_are_named(tmp_path):
     table = read_table(german(tmp_path, "71.500", "68.250", other="1"))
-    with pytest.warns(ColumnWarning, match=r"'68.250', '71.500', with three digits behind"):
+    with pytest.warns(
+        ColumnWarning, match=r"'68.250', '71.500', with three digits behind"
+    ):
         encoder = TableEncoder().fit(table)
     assert encoder.transform(table)[:, 0].tolist() == [71.5, 68.25]
     (path := tmp_path / "plain.csv").write_text("x,w\n71.500,1\n68.250,1\n")

@@ -78,12 +78,19 @@ def test_a_file_is_fetched_once_and_read_offline_afterwards(server, cache):
         ("altered.csv", rf"hash of downloaded file .* does not match .*{SHA256}"),
     ],
 )
-def test_a_failed_download_leaves_nothing_and_says_what_to_do(server, cache, page, message):
+def test_a_failed_download_leaves_nothing_and_says_what_to_do(
+    server, cache, page, message
+):
     address = f"{server}/{page}"
-    with pytest.raises(TableError, match=f"'good.csv' could not be downloaded: .*{message}") as e:
+    with pytest.raises(
+        TableError, match=f"'good.csv' could not be downloaded: .*{message}"
+    ) as e:
         locate(source(address))
     said = str(e.value)
-    assert f"Fetch 'good.csv' (1 MB) by hand from {address} and put it in '{cache}'" in said
+    assert (
+        f"Fetch 'good.csv' (1 MB) by hand from {address} and put it in '{cache}'"
+        in said
+    )
     assert "UNJOINED_DATA" in said
     assert "path=" in said
     assert list(cache.iterdir()) == []
@@ -128,7 +135,9 @@ def test_an_interrupted_download_leaves_nothing(server, cache, interrupt_when):
     assert list(cache.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "content"), [("good.csv", CONTENT), ("good.csv.gz", PACKED)])
+@pytest.mark.parametrize(
+    ("name", "content"), [("good.csv", CONTENT), ("good.csv.gz", PACKED)]
+)
 def test_a_file_put_into_the_cache_by_hand_is_found_packed_or_not(cache, name, content):
     cache.mkdir(parents=True)
     (cache / name).write_bytes(content)
@@ -139,12 +148,16 @@ def test_a_file_put_into_the_cache_by_hand_is_found_packed_or_not(cache, name, c
 def test_an_altered_file_in_the_cache_is_refused(cache):
     cache.mkdir(parents=True)
     (cache / "good.csv").write_bytes(CONTENT + b"1,1\n")
-    with pytest.raises(TableError, match=r"in the cache is not the file expected.* Delete it"):
+    with pytest.raises(
+        TableError, match=r"in the cache is not the file expected.* Delete it"
+    ):
         locate(source())
 
 
 def test_without_download_a_missing_file_is_described(cache):
-    with pytest.raises(TableError, match=r"there is no 'good.csv' in .* Fetch 'good.csv' \(1 MB\)"):
+    with pytest.raises(
+        TableError, match=r"there is no 'good.csv' in .* Fetch 'good.csv' \(1 MB\)"
+    ):
         locate(source(), download=False)
     assert not cache.exists()
 
@@ -156,7 +169,9 @@ def test_the_users_own_file_is_taken_as_it_is(tmp_path):
     assert locate(source(name="mine.csv"), path=tmp_path) == own
     with pytest.raises(TableError, match=r"there is no 'good.csv' in '.*Fetch"):
         locate(source(), path=tmp_path)
-    with pytest.raises(TableError, match=r"there is no file '.*absent.csv'. Check path="):
+    with pytest.raises(
+        TableError, match=r"there is no file '.*absent.csv'. Check path="
+    ):
         locate(source(), path=tmp_path / "absent.csv")
 
 

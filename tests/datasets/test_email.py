@@ -73,14 +73,20 @@ def test_a_single_mailing_is_compared_with_no_mail_alone(
 def test_a_gzipped_copy_and_other_line_ends_read_the_same(tmp_path):
     plain = fetch_email(path=small(tmp_path))
     packed = tmp_path / "email.csv.gz"
-    packed.write_bytes(gzip.compress((HEADER + "".join(ROWS)).replace("\r", "").encode()))
+    packed.write_bytes(
+        gzip.compress((HEADER + "".join(ROWS)).replace("\r", "").encode())
+    )
     assert_array_equal(fetch_email(path=packed).X, plain.X)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("Rural", "Moon", r"zip_code should be one of Urban, Surburban, Rural, not 'Moon'"),
+        (
+            "Rural",
+            "Moon",
+            r"zip_code should be one of Urban, Surburban, Rural, not 'Moon'",
+        ),
         ("6) $750", "9) $750", "history_segment should be one of 1, 2, .*, not '9'"),
         (",1,0,0\r\n", ",2,0,0\r\n", "visit should be one of 0, 1, not '2'"),
         ("829.08", "nan", "history should be finite numbers"),
@@ -88,10 +94,14 @@ def test_a_gzipped_copy_and_other_line_ends_read_the_same(tmp_path):
         (",1,0,0\r\n", ",1,0\r\n", "could not convert string to float: "),
     ],
 )
-def test_a_file_with_another_cell_is_refused_and_the_cell_named(tmp_path, old, new, message):
+def test_a_file_with_another_cell_is_refused_and_the_cell_named(
+    tmp_path, old, new, message
+):
     assert old in ROWS[1]
     path = small(tmp_path, [ROWS[0], ROWS[1].replace(old, new), *ROWS[2:]])
-    with pytest.raises(TableError, match=rf"email.csv' is not the e-mail file: {message}"):
+    with pytest.raises(
+        TableError, match=rf"email.csv' is not the e-mail file: {message}"
+    ):
         fetch_email(path=path)
 
 
@@ -102,16 +112,22 @@ def test_a_damaged_copy_is_refused(tmp_path):
 
 
 def test_another_file_is_refused_by_its_header(tmp_path):
-    with pytest.raises(TableError, match=r"is not the e-mail file: .*, not 'age,visit'"):
+    with pytest.raises(
+        TableError, match=r"is not the e-mail file: .*, not 'age,visit'"
+    ):
         fetch_email(path=small(tmp_path, header="age,visit\r\n"))
     with pytest.raises(TableError, match="it has no rows"):
         fetch_email(path=small(tmp_path, rows=[]))
 
 
 def test_options_are_words_of_a_list(tmp_path):
-    with pytest.raises(InputError, match="outcome must be one of 'visit', 'conversion', 'spend'"):
+    with pytest.raises(
+        InputError, match="outcome must be one of 'visit', 'conversion', 'spend'"
+    ):
         fetch_email(path=small(tmp_path), outcome="clicks")
-    with pytest.raises(InputError, match="treatment must be one of 'any', 'mens', 'womens'"):
+    with pytest.raises(
+        InputError, match="treatment must be one of 'any', 'mens', 'womens'"
+    ):
         fetch_email(path=small(tmp_path), treatment="both")
 
 
@@ -151,7 +167,9 @@ def test_arms_have_their_published_sizes_and_means(treatment, n_treated, visit, 
         data = fetch_email(path=REAL, outcome=outcome, treatment=treatment)
         treated = data.treatment == 1
         assert (treated.sum(), (~treated).sum()) == (n_treated, 21_306)
-        assert data.y[treated].mean() == pytest.approx(treated_mean, abs=5e-5)  # as printed
+        assert data.y[treated].mean() == pytest.approx(
+            treated_mean, abs=5e-5
+        )  # as printed
         assert data.y[~treated].mean() == pytest.approx(control_mean, abs=5e-5)
 
 
@@ -170,7 +188,8 @@ def test_the_bracket_is_a_function_of_the_spending():
 @needs_file
 def test_conversions_are_visits_and_only_they_spend():
     visit, conversion, spend = (
-        fetch_email(path=REAL, outcome=name).y for name in ("visit", "conversion", "spend")
+        fetch_email(path=REAL, outcome=name).y
+        for name in ("visit", "conversion", "spend")
     )
     assert (visit[conversion == 1] == 1).all()
     assert_array_equal(spend > 0, conversion == 1)
@@ -188,7 +207,9 @@ def test_the_trial_can_be_taken_apart():
         n_per_table=2000,
         random_state=0,
     )
-    shares = [cell.label_mean for cell in tables.data.summary() if cell.kind == "treatment"]
+    shares = [
+        cell.label_mean for cell in tables.data.summary() if cell.kind == "treatment"
+    ]
     # Five standard errors of a share over 2,000 draws.
     assert shares[0] == pytest.approx(0.9, abs=5 * np.sqrt(0.9 * 0.1 / 2000))
     assert shares[1] == pytest.approx(0.3, abs=5 * np.sqrt(0.3 * 0.7 / 2000))

@@ -74,24 +74,34 @@ def test_gzipped_copies_are_found_in_the_folder(tmp_path):
     ],
 )
 def test_a_file_with_another_line_is_refused(tmp_path, row, message):
-    folder = small(tmp_path, control=f"0 23 10 1 0 0 1 0 0\n{row}\n0 26 12 0 0 0 0 12 75")
-    with pytest.raises(TableError, match=rf"nsw_control.txt' is not the NSW file: .*{message}"):
+    folder = small(
+        tmp_path, control=f"0 23 10 1 0 0 1 0 0\n{row}\n0 26 12 0 0 0 0 12 75"
+    )
+    with pytest.raises(
+        TableError, match=rf"nsw_control.txt' is not the NSW file: .*{message}"
+    ):
         fetch_jobs(path=folder)
 
 
 def test_what_is_no_folder_or_lacks_a_file_is_named(tmp_path):
     folder = small(tmp_path)
-    with pytest.raises(TableError, match=r"path must be the folder that holds 'nsw_treated.txt'"):
+    with pytest.raises(
+        TableError, match=r"path must be the folder that holds 'nsw_treated.txt'"
+    ):
         fetch_jobs(path=folder / "nsw_treated.txt")
     (folder / "nsw_control.txt").write_text("")
-    with pytest.raises(TableError, match=r"nsw_control.txt' is not the NSW file: it has no rows"):
+    with pytest.raises(
+        TableError, match=r"nsw_control.txt' is not the NSW file: it has no rows"
+    ):
         fetch_jobs(path=folder)
     (folder / "nsw_control.txt").unlink()
     with pytest.raises(
         TableError, match=r"no 'nsw_control.txt' .* by hand from https://users.nber"
     ):
         fetch_jobs(path=folder)
-    with pytest.raises(InputError, match="sample must be one of 'lalonde', 'dehejia-wahba'"):
+    with pytest.raises(
+        InputError, match="sample must be one of 'lalonde', 'dehejia-wahba'"
+    ):
         fetch_jobs(sample="everyone")
 
 
@@ -128,9 +138,16 @@ def test_what_is_no_stata_file_or_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "t.dta"
     path.write_bytes(b"age,visit\n1,2\n")
     whole = write_stata(tmp_path / "whole.dta", frame()).read_bytes()
-    for broken in (path.read_bytes(), b"", whole[:100], whole[: whole.index(b"<data>") + 20]):
+    for broken in (
+        path.read_bytes(),
+        b"",
+        whole[:100],
+        whole[: whole.index(b"<data>") + 20],
+    ):
         path.write_bytes(broken)
-        with pytest.raises(TableError, match=r"t.dta' is not the Dehejia-Wahba file: .*again"):
+        with pytest.raises(
+            TableError, match=r"t.dta' is not the Dehejia-Wahba file: .*again"
+        ):
             fetch_jobs(sample="dehejia-wahba", path=path)
 
 
@@ -175,6 +192,9 @@ def test_the_second_sample_is_part_of_the_first():
     first, second = fetch_jobs(path=REAL), fetch_jobs(sample="dehejia-wahba", path=REAL)
     names = list(first.feature_names)
     shared = [second.feature_names.index(name) for name in names]
-    rows = {tuple(row) for row in np.column_stack([first.treatment, first.X, first.y]).round(0)}
+    rows = {
+        tuple(row)
+        for row in np.column_stack([first.treatment, first.X, first.y]).round(0)
+    }
     part = np.column_stack([second.treatment, second.X[:, shared], second.y]).round(0)
     assert all(tuple(row) in rows for row in part)

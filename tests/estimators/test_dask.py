@@ -38,18 +38,23 @@ QUICK = {"n_centers": 12, "width": "median", "n_jobs": 1, "random_state": 0}
 
 def weighted_rows(seed, *, n=150, decimals=None):
     """Rows with weights of any size; some rows twice, five times, or with weight 0."""
-    data = {k: np.asarray(v) for k, v in dict(PROBLEM.draw(n, random_state=seed)).items()}
+    data = {
+        k: np.asarray(v) for k, v in dict(PROBLEM.draw(n, random_state=seed)).items()
+    }
     rng = np.random.default_rng(seed)
     if decimals is not None:
         data["X"] = np.round(data["X"], decimals)
     weight = (
-        rng.uniform(0.2, 2.0, 4 * n) if decimals is None else 1.0 + rng.integers(0, 2, 4 * n) / 3.0
+        rng.uniform(0.2, 2.0, 4 * n)
+        if decimals is None
+        else 1.0 + rng.integers(0, 2, 4 * n) / 3.0
     )
     weight[rng.integers(0, 4 * n, 10)] = 0.0
     times = rng.choice([1, 1, 1, 2, 5], 4 * n)
     order = rng.permutation(times.sum())
     return {
-        k: np.repeat(v, times, axis=0)[order] for k, v in (data | {"sample_weight": weight}).items()
+        k: np.repeat(v, times, axis=0)[order]
+        for k, v in (data | {"sample_weight": weight}).items()
     }
 
 
@@ -72,11 +77,16 @@ def frames(data, npartitions):
     for kind, column in (("outcome", "y"), ("treatment", "treatment")):
         at = ~np.isnan(data[column])
         columns = {"a": data["X"][at, 0], "b": data["X"][at, 1], kind: data[column][at]}
-        columns |= {"where": data["population"][at].astype(str), "w": data["sample_weight"][at]}
+        columns |= {
+            "where": data["population"][at].astype(str),
+            "w": data["sample_weight"][at],
+        }
         table = pd.DataFrame(columns)
         cuts = np.linspace(0, len(table), npartitions + 1).astype(int).repeat(2)
         pairs = pairwise(cuts)
-        tables.append(dd.from_delayed([dask.delayed(table.iloc[i:j]) for i, j in pairs]))
+        tables.append(
+            dd.from_delayed([dask.delayed(table.iloc[i:j]) for i, j in pairs])
+        )
     names = {"outcome": "outcome", "treatment": "treatment", "population": "where"}
     return SeparateLabels.from_tables(*tables, **names, sample_weight="w")
 
@@ -102,7 +112,9 @@ def assert_predictions_close(found, expected):
         new = pd.DataFrame(NEW.X, columns=found.feature_names_in_)
     else:
         new = NEW.X
-    assert_allclose(found.predict(new), values, rtol=0, atol=1e-8 * np.abs(values).max())
+    assert_allclose(
+        found.predict(new), values, rtol=0, atol=1e-8 * np.abs(values).max()
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +149,10 @@ def test_sums_do_not_depend_on_partitions(seed, edges, sample_rows):
     """Weights, copies, rows that are not in the sample, and empty partitions included."""
     data = weighted_rows(seed, n=80, decimals=1 if seed % 2 else None)
     model = MinMaxUplift(**QUICK, center=bool(seed % 3))
-    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="synchronous"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(scheduler="synchronous"),
+    ):
         patch.setattr("unjoined.estimators.minmax.SAMPLE_ROWS", sample_rows)
         expected = model.collect_sums(data)
         found = model.collect_sums(arrays(data, edges))
@@ -172,10 +187,16 @@ def test_a_few_rows_that_make_up_the_table_are_dealt_evenly():
 
 def test_a_single_copy_among_rows_that_do_not_repeat():
     """Cells without copies, and groups into which none falls."""
-    plain = {k: np.asarray(v) for k, v in dict(PROBLEM.draw(80, random_state=0)).items()}
-    data = {name: np.concatenate([values, values[:1]]) for name, values in plain.items()}
+    plain = {
+        k: np.asarray(v) for k, v in dict(PROBLEM.draw(80, random_state=0)).items()
+    }
+    data = {
+        name: np.concatenate([values, values[:1]]) for name, values in plain.items()
+    }
     model = MinMaxUplift(**QUICK, center=False)
-    assert_sums_close(model.collect_sums(arrays(data, [1, 200])), model.collect_sums(data))
+    assert_sums_close(
+        model.collect_sums(arrays(data, [1, 200])), model.collect_sums(data)
+    )
 
 
 def test_partitions_can_be_gone_through_here_as_well(expected):
@@ -195,12 +216,16 @@ def test_a_mapping_of_dask_arrays_is_a_source(expected):
 
 
 def test_what_is_shared_is_in_one_task_and_results_are_merged_by_eight():
-    shared = np.random.default_rng(0).normal(size=100_000)  # 800 kB that do not compress
+    shared = np.random.default_rng(0).normal(
+        size=100_000
+    )  # 800 kB that do not compress
     parts = tuple(dask.delayed(partial(int, i), pure=False)() for i in range(100))
     tree = fold._tree(parts, lambda chunk, shared: chunk + shared.size, shared)
     assert tree.compute() == sum(range(100)) + 100 * 100_000
     tasks = dict(tree.__dask_graph__())
-    assert sum(len(cloudpickle.dumps(task)) for task in tasks.values()) < 2 * shared.nbytes
+    assert (
+        sum(len(cloudpickle.dumps(task)) for task in tasks.values()) < 2 * shared.nbytes
+    )
     merges = [key for key in tasks if str(key).startswith("reduce-")]
     assert len(merges) == 13 + 2 + 1
 
@@ -208,7 +233,9 @@ def test_what_is_shared_is_in_one_task_and_results_are_merged_by_eight():
 def test_results_come_back_without_the_plan_and_plans_travel_without_the_sample():
     """So that traffic is O(p^2) per partition, whatever the size of the sample."""
     model = MinMaxUplift(**QUICK)
-    census = take_census(SeparateLabels(**DATA, stream=True).chunks(), sample_rows=10_000)
+    census = take_census(
+        SeparateLabels(**DATA, stream=True).chunks(), sample_rows=10_000
+    )
     plan = model.collect_sums(DATA).plan
     shared = plan, census.without_samples()
     assert len(pickle.dumps(shared)) < len(pickle.dumps(plan)) + 5_000
@@ -227,7 +254,9 @@ def current(client):
 
 def test_the_workers_of_a_current_client_give_the_same_fit(client, expected):
     def transitions():
-        return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
+        return client.run_on_scheduler(
+            lambda dask_scheduler: dask_scheduler.transition_counter
+        )
 
     for make in (lambda: arrays(DATA, [50, 50, 600]), lambda: frames(DATA, 2)):
         before = transitions()
@@ -277,7 +306,9 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
 def test_a_cluster_without_workers_is_refused(limits):
     limits("data.dask", SECONDS=0.2)
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=0, processes=False, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster, set_as_default=False) as idle,
         current(idle),
         pytest.raises(InputError, match="has no workers, and none came within"),
@@ -287,7 +318,10 @@ def test_a_cluster_without_workers_is_refused(limits):
 
 def test_messages_of_partitions_come_back_from_the_workers(client):
     bad = DATA | {"X": np.where(np.arange(N)[:, None] == 150, np.nan, DATA["X"])}
-    with current(client), pytest.raises(TableError, match=r"row 50 of partition 1 of the arrays"):
+    with (
+        current(client),
+        pytest.raises(TableError, match=r"row 50 of partition 1 of the arrays"),
+    ):
         MinMaxUplift(**QUICK).fit(arrays(bad, [100, 200]))
 
 
@@ -301,16 +335,23 @@ def test_every_message_about_passes(tmp_path):
     first = DATA["population"] == DATA["population"][0]
     with pytest.raises(LabelError, match="two populations"):
         model.fit(arrays({name: values[first] for name, values in DATA.items()}))
-    codes = np.where(np.arange(N) > 600, 2.0 * DATA["treatment"] - 1.0, DATA["treatment"])
-    with pytest.raises(LabelError, match=r"partition 1 of .* on: treatment labels must be coded"):
+    codes = np.where(
+        np.arange(N) > 600, 2.0 * DATA["treatment"] - 1.0, DATA["treatment"]
+    )
+    with pytest.raises(
+        LabelError, match=r"partition 1 of .* on: treatment labels must be coded"
+    ):
         model.fit(arrays(DATA | {"treatment": codes}, [601]))
     wide, narrow = (
         dask_pass.census_of_rows(
-            next(number_rows(SeparateLabels(**DATA | {"X": X}, stream=True).chunks())), (9, 0)
+            next(number_rows(SeparateLabels(**DATA | {"X": X}, stream=True).chunks())),
+            (9, 0),
         )
         for X in (DATA["X"], DATA["X"][:, :1])
     )
-    with pytest.raises(TableError, match=r"from row 0 on has 1 features, the rows before it have"):
+    with pytest.raises(
+        TableError, match=r"from row 0 on has 1 features, the rows before it have"
+    ):
         wide + narrow
 
 
@@ -319,8 +360,12 @@ def test_rows_that_change_between_the_passes_are_refused(limits):
     census = take_census(SeparateLabels(**DATA, stream=True).chunks(), sample_rows=100)
     plan = MinMaxUplift(**QUICK).collect_sums(DATA).plan
     for change in (slice(N // 2), slice(None, None, -1)):
-        other = arrays({name: values[change] for name, values in DATA.items()}).source.numbered()
-        with pytest.raises(TableError, match="gave other rows, or the same in another order"):
+        other = arrays(
+            {name: values[change] for name, values in DATA.items()}
+        ).source.numbered()
+        with pytest.raises(
+            TableError, match="gave other rows, or the same in another order"
+        ):
             dask_pass.sum_source(other, plan, census)
     with pytest.raises(TableError, match="had rows before and has none now"):
         dask_pass.sum_source(DaskSource((), None), plan, census)
@@ -347,11 +392,17 @@ def test_censuses_add_up_to_the_census_of_all_rows_in_any_order():
         assert_array_equal(merged.codes, whole.codes)
         for cell, sketch in whole.cells.items():
             for name in ("key", "number", "X", "label", "weight"):
-                assert_array_equal(getattr(merged.cells[cell], name), getattr(sketch, name))
-            assert_allclose(merged.cells[cell].total_weight, sketch.total_weight, rtol=1e-14)
+                assert_array_equal(
+                    getattr(merged.cells[cell], name), getattr(sketch, name)
+                )
+            assert_allclose(
+                merged.cells[cell].total_weight, sketch.total_weight, rtol=1e-14
+            )
 
 
-@pytest.mark.parametrize("model", [MinMaxUplift(**QUICK), WeightedUplift(random_state=0)])
+@pytest.mark.parametrize(
+    "model", [MinMaxUplift(**QUICK), WeightedUplift(random_state=0)]
+)
 def test_predictions_are_lazy_and_those_of_rows_in_memory(model):
     frame = pd.DataFrame(DATA["X"], columns=["a", "b"])
     with pytest.raises(NotFittedError):
@@ -361,15 +412,23 @@ def test_predictions_are_lazy_and_those_of_rows_in_memory(model):
     lazy = model.predict(dd.from_pandas(new, npartitions=3))
     assert isinstance(lazy, dd.Series)
     wanted = pd.Series(model.predict(new), index=new.index, name="uplift")
-    pd.testing.assert_series_equal(lazy.compute(), wanted, check_exact=False, rtol=1e-12)
-    some = model.predict(dd.from_pandas(new, npartitions=3).loc[:10])  # the rest is empty
-    pd.testing.assert_series_equal(some.compute(), wanted[:6], check_exact=False, rtol=1e-12)
+    pd.testing.assert_series_equal(
+        lazy.compute(), wanted, check_exact=False, rtol=1e-12
+    )
+    some = model.predict(
+        dd.from_pandas(new, npartitions=3).loc[:10]
+    )  # the rest is empty
+    pd.testing.assert_series_equal(
+        some.compute(), wanted[:6], check_exact=False, rtol=1e-12
+    )
     model.fit(**DATA)
     lazy = model.predict(da.from_array(NEW.X, ((0, 100, 200), (1, 1))))
     assert isinstance(lazy, da.Array)
     assert (lazy.shape, lazy.dtype) == ((300,), np.float64)
     assert_allclose(lazy.compute(), model.predict(NEW.X), rtol=1e-12, atol=1e-14)
-    assert_array_equal(model.predict(da.from_array(NEW.X[:0], (1, 2))).compute(), np.empty(0))
+    assert_array_equal(
+        model.predict(da.from_array(NEW.X[:0], (1, 2))).compute(), np.empty(0)
+    )
 
 
 JOINT = {
@@ -377,7 +436,9 @@ JOINT = {
     "qini": lambda m, score, values: m.qini(score, values, normalize=True),
     "rank_score": lambda m, score, values: m.rank_score(score, values),
     "uplift_at_k": lambda m, score, values: m.uplift_at_k(score, values, 0.3),
-    "expected_gain": lambda m, score, values: m.expected_gain(values, score > 0.0, cost=0.1),
+    "expected_gain": lambda m, score, values: m.expected_gain(
+        values, score > 0.0, cost=0.1
+    ),
     "average_uplift": lambda m, score, values: m.average_uplift(values, score > 0.0),
 }
 
@@ -392,7 +453,9 @@ def test_metrics_take_dask_columns(name):
         da.from_array(values, 40),
     )
     assert found == JOINT[name](
-        unjoined.targeting if name == "expected_gain" else unjoined.evaluate, score, values
+        unjoined.targeting if name == "expected_gain" else unjoined.evaluate,
+        score,
+        values,
     )
     frame = dd.from_pandas(pd.DataFrame({"s": score, "v": values}), npartitions=3)
     assert (
@@ -412,4 +475,6 @@ def test_scores_without_joint_labels_take_dask_columns(expected):
     for score in (unjoined.evaluate.weighted_risk, unjoined.evaluate.outcome_risk):
         found = score(expected.predict(lazy["X"]), **lazy, **models)
         assert found == pytest.approx(score(held, **DATA, **models))
-    assert expected.score(**lazy) == pytest.approx(-unjoined.evaluate.weighted_risk(held, **DATA))
+    assert expected.score(**lazy) == pytest.approx(
+        -unjoined.evaluate.weighted_risk(held, **DATA)
+    )

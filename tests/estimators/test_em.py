@@ -29,7 +29,9 @@ from unjoined.estimators.em import PROBABILITY_FLOOR, VARIANCE_FLOOR, fit_em
 
 # Solved to rounding, so that only EM's own convergence counts.
 EXACT = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)
-TRUTH = np.array([0.5, 1.0, -1.0, -0.5, 0.0, 0.8])  # intercept and slopes: treated, untreated
+TRUTH = np.array(
+    [0.5, 1.0, -1.0, -0.5, 0.0, 0.8]
+)  # intercept and slopes: treated, untreated
 SIGMA = 0.7
 
 
@@ -37,7 +39,9 @@ def draw(n, seed=0, *, family="bernoulli", policies=(1.5, -1.5)):
     """Two features, one policy per population, outcome models linear in x; and the treatment."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 2))
-    propensity = expit(np.take(policies, rng.integers(0, len(policies), n)) * (X[:, 0] + 0.5))
+    propensity = expit(
+        np.take(policies, rng.integers(0, len(policies), n)) * (X[:, 0] + 0.5)
+    )
     treated = rng.random(n) < propensity
     F = np.column_stack([np.ones(n), X])
     mean = np.where(treated, F @ TRUTH[:3], F @ TRUTH[3:])
@@ -55,9 +59,12 @@ def em(X, y, propensity, model, weight=None, *, family="bernoulli", seed=0, **se
 def parameters(fit):
     """Intercept and slopes of both models, and for real outcomes log sigma."""
     linear = [
-        np.r_[np.ravel(m.intercept_), np.ravel(m.coef_)] for m in (fit.treated, fit.untreated)
+        np.r_[np.ravel(m.intercept_), np.ravel(m.coef_)]
+        for m in (fit.treated, fit.untreated)
     ]
-    return np.concatenate([*linear, [np.log(fit.sigma)] if fit.family == "gaussian" else []])
+    return np.concatenate(
+        [*linear, [np.log(fit.sigma)] if fit.family == "gaussian" else []]
+    )
 
 
 def slow_log_likelihood(theta, X, y, propensity):
@@ -79,7 +86,9 @@ def test_on_a_table_it_is_textbook_em_in_every_iteration():
     rng = np.random.default_rng(0)
     n = 600
     x, population = rng.integers(0, 4, n), rng.integers(0, 3, n)
-    propensity = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.4], [0.3, 0.6, 0.8], [0.5, 0.95, 0.05]])
+    propensity = np.array(
+        [[0.9, 0.5, 0.1], [0.2, 0.7, 0.4], [0.3, 0.6, 0.8], [0.5, 0.95, 0.05]]
+    )
     e = propensity[x, population]
     y = (rng.random(n) < np.where(rng.random(n) < e, 0.7, 0.2 + 0.1 * x)).astype(float)
     weight = rng.integers(1, 4, n).astype(float)
@@ -89,12 +98,22 @@ def test_on_a_table_it_is_textbook_em_in_every_iteration():
         for value in range(4):
             at = x == value
             p_1[value] = np.sum((weight * r * y)[at]) / np.sum((weight * r)[at])
-            p_0[value] = np.sum((weight * (1 - r) * y)[at]) / np.sum((weight * (1 - r))[at])
+            p_0[value] = np.sum((weight * (1 - r) * y)[at]) / np.sum(
+                (weight * (1 - r))[at]
+            )
         like_1 = e * np.where(y == 1, p_1[x], 1 - p_1[x])
         like_0 = (1 - e) * np.where(y == 1, p_0[x], 1 - p_0[x])
         r = like_1 / (like_1 + like_0)
         path.append(np.sum(weight * np.log(like_1 + like_0)) / np.sum(weight))
-    fit = em(x[:, None].astype(float), y, e, DecisionTreeClassifier(), weight, tol=0.0, max_iter=30)
+    fit = em(
+        x[:, None].astype(float),
+        y,
+        e,
+        DecisionTreeClassifier(),
+        weight,
+        tol=0.0,
+        max_iter=30,
+    )
     assert_allclose(fit.path, path, rtol=1e-12)
     values = np.arange(4.0)[:, None]
     assert_allclose(fit.means(values), (p_1, p_0), rtol=1e-10)
@@ -129,7 +148,9 @@ def test_likelihood_is_flat_at_the_answer():
     assert_allclose(F.T @ ((1.0 - r) * (y - m_0)) / len(y), 0.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [LogisticRegression(), EXACT, RandomForestClassifier(5)])
+@pytest.mark.parametrize(
+    "model", [LogisticRegression(), EXACT, RandomForestClassifier(5)]
+)
 def test_known_treatments_reduce_it_to_two_classifiers(model):
     X, y, _, treated = draw(400, seed=3)
     model = model if model is EXACT else model.set_params(random_state=0)
@@ -147,7 +168,9 @@ def test_known_treatments_reduce_it_to_two_regressions():
     fit = em(X, y, treated.astype(float), Ridge(), family="gaussian")
     m_1, m_0 = (Ridge().fit(X[at], y[at]).predict(X) for at in (treated, ~treated))
     assert_allclose(fit.means(X), (m_1, m_0), rtol=1e-9)
-    assert_allclose(fit.sigma, np.sqrt(np.mean((y - np.where(treated, m_1, m_0)) ** 2)), rtol=1e-9)
+    assert_allclose(
+        fit.sigma, np.sqrt(np.mean((y - np.where(treated, m_1, m_0)) ** 2)), rtol=1e-9
+    )
 
 
 def test_rows_that_are_sure_stay_sure_among_others():
@@ -216,7 +239,9 @@ def test_with_a_penalty_the_penalised_likelihood_rises():
     plain = [slow_log_likelihood(theta, X, y, propensity).sum() for theta in thetas]
     penalised = np.array(plain) - np.sum(slopes**2, axis=1) / (2.0 * C)
     # 500 terms of order 1 are added here, to a total of some hundred.
-    assert np.diff(penalised).min() > -500 * np.abs(penalised).max() * np.finfo(float).eps
+    assert (
+        np.diff(penalised).min() > -500 * np.abs(penalised).max() * np.finfo(float).eps
+    )
     assert penalised[-1] > penalised[0] + 0.1
 
 
@@ -226,11 +251,15 @@ def test_a_falling_likelihood_is_told_and_its_best_iteration_kept():
     free = em(X, y, propensity, EXACT, tol=1e-10, max_iter=500)
     share = posterior(free, X, y, propensity)
     weight, rng = np.ones(len(y)), np.random.RandomState(0)
-    problem = _em._prepare(X, y, propensity, weight, LogisticRegression(C=0.01), "bernoulli", rng)
+    problem = _em._prepare(
+        X, y, propensity, weight, LogisticRegression(C=0.01), "bernoulli", rng
+    )
     fit = _em._climb(problem, share, 0, 200, 1e-6)
     assert not fit.is_monotone
     assert np.argmax(fit.path) == 0
-    assert_allclose(fit.log_likelihood(X, y, propensity).mean(), fit.path[0], rtol=1e-12)
+    assert_allclose(
+        fit.log_likelihood(X, y, propensity).mean(), fit.path[0], rtol=1e-12
+    )
     assert fit.n_iter <= 200
 
 
@@ -246,7 +275,9 @@ def test_forests_return_their_likeliest_iteration_and_the_same_one_each_time():
     fit = em(X, y, propensity, forest, max_iter=25)
     falls = -np.diff(fit.path) > 1e-6 * np.abs(fit.path[:-1])
     assert fit.is_monotone == (not falls.any())
-    assert_allclose(fit.log_likelihood(X, y, propensity).mean(), fit.path.max(), rtol=1e-12)
+    assert_allclose(
+        fit.log_likelihood(X, y, propensity).mean(), fit.path.max(), rtol=1e-12
+    )
     assert_array_equal(em(X, y, propensity, forest, max_iter=25).path, fit.path)
 
 
@@ -258,11 +289,21 @@ def test_a_run_that_finds_nothing_better_ends():
 
         def predict_proba(self, X):
             Random.calls += 1
-            p = np.full(len(X), 0.5 if Random.calls <= 2 else 0.6 + 0.1 * (Random.calls // 2 % 2))
+            p = np.full(
+                len(X),
+                0.5 if Random.calls <= 2 else 0.6 + 0.1 * (Random.calls // 2 % 2),
+            )
             return np.column_stack([1.0 - p, p])
 
     X, _, propensity, _ = draw(100)
-    fit = em(X, 1.0 - (np.arange(100) % 3 == 0.0), propensity, Random(), max_iter=100, tol=1e-4)
+    fit = em(
+        X,
+        1.0 - (np.arange(100) % 3 == 0.0),
+        propensity,
+        Random(),
+        max_iter=100,
+        tol=1e-4,
+    )
     assert fit.n_iter < 100
     assert not fit.converged
     assert len(fit.path) == fit.n_iter + 1
@@ -295,7 +336,9 @@ def test_exchanging_the_parts_is_less_likely():
     X, y, propensity, _ = draw(1000)
     fit = em(X, y, propensity, EXACT)
     swapped = replace(fit, treated=fit.untreated, untreated=fit.treated)
-    loss = fit.log_likelihood(X, y, propensity) - swapped.log_likelihood(X, y, propensity)
+    loss = fit.log_likelihood(X, y, propensity) - swapped.log_likelihood(
+        X, y, propensity
+    )
     assert loss.mean() > 0.01
 
 
@@ -330,14 +373,18 @@ def test_of_several_starts_the_likeliest_is_returned(family, model, monkeypatch)
     best = max(run.path.max() for run in runs)
     assert fit is runs[fit.start]
     assert fit.path.max() >= best - 1e-5
-    assert np.ptp([run.path[0] for run in runs]) > 1e-3  # they do start at different places
+    assert (
+        np.ptp([run.path[0] for run in runs]) > 1e-3
+    )  # they do start at different places
 
 
 def test_a_tie_goes_to_the_first_start():
     """One optimum, which other starts approach as well: closer or less close by the tolerance."""
     X, y, propensity, _ = draw(500, family="gaussian")
     settings = {"family": "gaussian", "tol": 1e-4}
-    starts = [em(X, y, propensity, LinearRegression(), n_starts=n, **settings) for n in (1, 6)]
+    starts = [
+        em(X, y, propensity, LinearRegression(), n_starts=n, **settings) for n in (1, 6)
+    ]
     assert starts[1].start == 0
     assert_array_equal(starts[0].path, starts[1].path)
 
@@ -379,7 +426,9 @@ def test_truth_is_found_within_its_standard_errors(family, policies):
     error = parameters(fit) - truth
     assert error @ information @ error < chi2.ppf(1.0 - 1e-6, len(truth))
     # and the bound is not idle: it refuses the labels' mixture taken for the truth
-    naive = np.abs(truth[0] - truth[3]) / 2.0 * np.r_[-1.0, 0, 0, 1.0, 0, 0, *truth[6:] * 0]
+    naive = (
+        np.abs(truth[0] - truth[3]) / 2.0 * np.r_[-1.0, 0, 0, 1.0, 0, 0, *truth[6:] * 0]
+    )
     assert naive @ information @ naive > chi2.ppf(1.0 - 1e-6, len(truth))
 
 
@@ -387,7 +436,9 @@ def test_truth_is_found_within_its_standard_errors(family, policies):
 
 
 @given(
-    propensity=arrays(float, 6, elements=st.sampled_from([0.0, 1e-300, 0.3, 1.0 - 1e-16, 1.0])),
+    propensity=arrays(
+        float, 6, elements=st.sampled_from([0.0, 1e-300, 0.3, 1.0 - 1e-16, 1.0])
+    ),
     log_p1=arrays(float, 6, elements=st.floats(-1e6, 10.0)),
     log_p0=arrays(float, 6, elements=st.floats(-1e6, 10.0)),
 )
@@ -411,13 +462,17 @@ def test_outlying_outcomes_do_not_break_the_likelihood():
     y[0], propensity[0], propensity[1] = 1e5, 0.0, 1.0
     fit = em(X, y, propensity, LinearRegression(), family="gaussian")
     assert np.isfinite(fit.path).all()
-    far = fit.log_likelihood(X[:3], np.array([1e9, -1e9, 1e9]), np.array([0.0, 1.0, 0.5]))
+    far = fit.log_likelihood(
+        X[:3], np.array([1e9, -1e9, 1e9]), np.array([0.0, 1.0, 0.5])
+    )
     assert np.isfinite(far).all()
 
 
 def test_probabilities_of_0_and_1_cost_no_more_than_the_floor():
     X, y, propensity, _ = draw(300)
-    fit = em(X, y, propensity, DecisionTreeClassifier())  # grown until each leaf is pure
+    fit = em(
+        X, y, propensity, DecisionTreeClassifier()
+    )  # grown until each leaf is pure
     assert np.isfinite(fit.path).all()
     # None of the training outcomes is a surprise; their opposites are all the surprise there is.
     # One minus a floor of 1e-9 is good to 1e-16, its log to 1e-7.
@@ -467,7 +522,11 @@ def test_models_come_back_as_given_and_the_callers_is_not_touched(model):
     assert not hasattr(model, "classes_")
     assert fit.n_iter > 1
     assert fit.treated is not fit.untreated
-    name = "logisticregression__random_state" if hasattr(model, "steps") else "random_state"
+    name = (
+        "logisticregression__random_state"
+        if hasattr(model, "steps")
+        else "random_state"
+    )
     for fitted in (fit.treated, fit.untreated):  # a seed is all that was set
         assert repr(fitted.set_params(**{name: None})) == before
 
@@ -486,7 +545,9 @@ def test_pipelines_equal_their_steps_by_hand(routing, memory, tmp_path):
     by_hand = em(squares, y, propensity, last, max_iter=10)
     assert_allclose(piped.path, by_hand.path, atol=1e-12)
     assert_allclose(piped.means(X), by_hand.means(squares), atol=1e-9)
-    assert_allclose(alone.path, em(X, y, propensity, last, max_iter=10).path, atol=1e-12)
+    assert_allclose(
+        alone.path, em(X, y, propensity, last, max_iter=10).path, atol=1e-12
+    )
 
 
 # --- Errors -------------------------------------------------------------------------------------
@@ -507,19 +568,51 @@ class BrokenRegression(LinearRegression):
 @pytest.mark.parametrize(
     ("model", "family", "message"),
     [
-        (EXACT, "poisson", r"family must be one of 'bernoulli', 'gaussian', got 'poisson'"),
-        (Ridge(), "bernoulli", r"'bernoulli' needs a classifier with predict_proba, got Ridge"),
-        (LinearSVC(), "bernoulli", r"'bernoulli' needs a classifier with predict_proba, got Lin"),
-        (EXACT, "gaussian", r"'gaussian' needs a regressor, got LogisticRegression. Pass one"),
-        (StandardScaler(), "gaussian", r"'gaussian' needs a regressor, got StandardScaler"),
-        (KNeighborsClassifier(), "bernoulli", r"KNeighborsClassifier.fit takes no sample_weight"),
+        (
+            EXACT,
+            "poisson",
+            r"family must be one of 'bernoulli', 'gaussian', got 'poisson'",
+        ),
+        (
+            Ridge(),
+            "bernoulli",
+            r"'bernoulli' needs a classifier with predict_proba, got Ridge",
+        ),
+        (
+            LinearSVC(),
+            "bernoulli",
+            r"'bernoulli' needs a classifier with predict_proba, got Lin",
+        ),
+        (
+            EXACT,
+            "gaussian",
+            r"'gaussian' needs a regressor, got LogisticRegression. Pass one",
+        ),
+        (
+            StandardScaler(),
+            "gaussian",
+            r"'gaussian' needs a regressor, got StandardScaler",
+        ),
+        (
+            KNeighborsClassifier(),
+            "bernoulli",
+            r"KNeighborsClassifier.fit takes no sample_weight",
+        ),
         (
             make_pipeline(StandardScaler(), KNeighborsRegressor()),
             "gaussian",
             r"KNeighborsRegressor.fit takes no sample_weight. Choose a model that does",
         ),
-        (Broken(), "bernoulli", r"Broken.predict_proba returned NaN .* in 1 of 60 rows .*row 3\)"),
-        (BrokenRegression(), "gaussian", r"BrokenRegression.predict .* in 2 of 60 rows"),
+        (
+            Broken(),
+            "bernoulli",
+            r"Broken.predict_proba returned NaN .* in 1 of 60 rows .*row 3\)",
+        ),
+        (
+            BrokenRegression(),
+            "gaussian",
+            r"BrokenRegression.predict .* in 2 of 60 rows",
+        ),
     ],
 )
 def test_models_that_cannot_do_it_are_refused(model, family, message):
@@ -551,13 +644,19 @@ def test_models_that_cannot_do_it_are_refused(model, family, message):
             "gaussian",
             r"no outcome row may have been untreated: propensity is 1 every",
         ),
-        ({"y": 2.5}, "bernoulli", r"needs outcomes 0 and 1, got values from 2.5 to 2.5. Use fam"),
+        (
+            {"y": 2.5},
+            "bernoulli",
+            r"needs outcomes 0 and 1, got values from 2.5 to 2.5. Use fam",
+        ),
         ({"y": 2.5}, "gaussian", r"the outcome is 2.5 in all 60 rows"),
     ],
 )
 def test_rows_that_tell_nothing_are_refused(change, family, message):
     X, y, propensity, _ = draw(60)
-    columns = {"y": y, "propensity": propensity} | {k: np.full(60, v) for k, v in change.items()}
+    columns = {"y": y, "propensity": propensity} | {
+        k: np.full(60, v) for k, v in change.items()
+    }
     model = EXACT if family == "bernoulli" else LinearRegression()
     with pytest.raises(InputError, match=message):
         em(X, model=model, family=family, **columns)
@@ -567,7 +666,9 @@ def test_a_part_with_one_outcome_only_is_refused():
     X, y, _, treated = draw(60)
     y[~treated] = 0.0
     n = int((~treated).sum())
-    with pytest.raises(LabelError, match=rf"is 0 in all {n} rows that may have been untreated"):
+    with pytest.raises(
+        LabelError, match=rf"is 0 in all {n} rows that may have been untreated"
+    ):
         em(X, y, treated.astype(float), EXACT)
 
 
@@ -577,7 +678,9 @@ def tables(family, n=250):
     for seed, (kind, name) in enumerate(product(("outcome", "treatment"), "AB")):
         policy = (1.5,) if name == "A" else (-1.5,)
         X, y, _, treated = draw(n, seed, family=family, policies=policy)
-        parts.append((X, y if kind == "outcome" else treated, np.full(n, kind), np.full(n, name)))
+        parts.append(
+            (X, y if kind == "outcome" else treated, np.full(n, kind), np.full(n, name))
+        )
     X, label, kind, population = map(np.concatenate, zip(*parts, strict=True))
     return {"X": X, **separate_labels(label, kind), "population": population}
 
@@ -586,7 +689,12 @@ def tables(family, n=250):
     ("family", "outcome_model"),
     [
         ("bernoulli", LogisticRegression()),
-        ("bernoulli", make_pipeline(PolynomialFeatures(2), StandardScaler(), LogisticRegression())),
+        (
+            "bernoulli",
+            make_pipeline(
+                PolynomialFeatures(2), StandardScaler(), LogisticRegression()
+            ),
+        ),
         ("gaussian", LinearRegression()),
         ("gaussian", Ridge()),
     ],

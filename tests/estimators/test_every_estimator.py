@@ -40,11 +40,15 @@ def law(shares):
         return 0.5 * X[:, 1] + treated * (0.2 + X[:, 0])
 
     def outcome(X, treated, rng):
-        return (rng.random(len(X)) < np.clip(0.5 + 0.25 * mean(X, treated), 0.0, 1.0)) * 1.0
+        return (
+            rng.random(len(X)) < np.clip(0.5 + 0.25 * mean(X, treated), 0.0, 1.0)
+        ) * 1.0
 
     return SimulatedProblem(
         features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 2)),
-        policies={name: (lambda X, p=p: np.full(len(X), p)) for name, p in shares.items()},
+        policies={
+            name: (lambda X, p=p: np.full(len(X), p)) for name, p in shares.items()
+        },
         outcome=outcome,
         outcome_mean=lambda X, treated: 0.5 + 0.25 * mean(X, treated),
     )
@@ -88,7 +92,9 @@ def test_three_populations_are_no_worse_than_the_best_two(estimator):
 
 def test_wrong_calls_say_what_to_write():
     data = TWO.draw(100, random_state=0)
-    with pytest.raises(InputError, match=r"fit needs y, treatment, population .*fit\(data\)"):
+    with pytest.raises(
+        InputError, match=r"fit needs y, treatment, population .*fit\(data\)"
+    ):
         TwoStageUplift().fit(data.X)
     with pytest.raises(InputError, match="enable_metadata_routing=True"):
         TwoStageUplift().fit(data.X, data.y)
@@ -100,7 +106,10 @@ def test_wrong_calls_say_what_to_write():
 
 def test_a_grid_search_without_routing_says_to_route():
     data = TWO.draw(100, random_state=0)
-    linear, folds = WeightedUplift(basis="linear"), KFold(2, shuffle=True, random_state=0)
+    linear, folds = (
+        WeightedUplift(basis="linear"),
+        KFold(2, shuffle=True, random_state=0),
+    )
     search = GridSearchCV(linear, {"ridge": [0.1, 1.0]}, cv=folds, error_score="raise")
     for labels in ({}, {"treatment": data.treatment, "population": data.population}):
         with pytest.raises(ValueError, match="enable_metadata_routing=True"):
@@ -126,7 +135,9 @@ def test_estimators_without_uncertainty_say_so():
     with pytest.raises(InputError, match="does not know its uncertainty"):
         PlugInUplift().fit(data).predict_interval(data.X)
     with pytest.raises(InputError, match="does not know its uncertainty"):
-        MinMaxUplift(ridge_f=1.0, ridge_g=1.0, width=1.0).fit(data).predict_interval(data.X)
+        MinMaxUplift(ridge_f=1.0, ridge_g=1.0, width=1.0).fit(data).predict_interval(
+            data.X
+        )
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         Uplift(random_state=0).fit(data).predict_interval(data.X, 95)
 

@@ -50,7 +50,9 @@ def test_predictions_are_finite_however_far_away_the_rows_are(name):
     far = np.array([1.79e308, 1e308, 1e200, 1e150, 1e40, 5e-324, -5e-324])
     far = np.concatenate([far, -far])
     zero = np.zeros_like(far)
-    X = np.vstack([np.column_stack(pair) for pair in ((far, far), (far, -far), (zero, far))])
+    X = np.vstack(
+        [np.column_stack(pair) for pair in ((far, far), (far, -far), (zero, far))]
+    )
     model = fitted(name)
     assert np.isfinite(model.predict(X)).all()
     if hasattr(model, "predict_outcomes"):
@@ -68,7 +70,9 @@ def test_units_of_the_features_change_nothing_as_far_as_numbers_go(name, unit):
     data = draw()
     model = clone(MODELS[name]).fit(**data | {"X": unit * data["X"]})
     # Powers of two round as one does, but where logarithms or sums of squares come in.
-    assert_allclose(model.predict(unit * data["X"]), fitted(name).predict(data["X"]), atol=1e-9)
+    assert_allclose(
+        model.predict(unit * data["X"]), fitted(name).predict(data["X"]), atol=1e-9
+    )
 
 
 def test_a_value_far_beyond_those_of_the_fit_is_told():
@@ -81,7 +85,9 @@ def test_a_value_far_beyond_those_of_the_fit_is_told():
     model = WeightedUplift(basis="linear", random_state=0).fit(
         X, **separate_labels(label, kind), population=people
     )
-    with pytest.warns(ColumnWarning, match=r"1 of 3 rows have a value far .* 1e\+25 in column 1"):
+    with pytest.warns(
+        ColumnWarning, match=r"1 of 3 rows have a value far .* 1e\+25 in column 1"
+    ):
         model.predict([[0.0, 0.0], [0.0, 1e25], [1.2, -1.2]])
     model.predict([[0.0, 150.0]])  # beyond, but not absurd
 
@@ -91,9 +97,13 @@ def test_a_fit_refuses_features_beyond_arithmetic_and_names_the_column(name):
     data = draw()
     frame = pd.DataFrame(data["X"], columns=["age", "spend"])
     frame.loc[5, "spend"] = -1e308
-    with pytest.raises(InputError, match=r"beyond 1e\+30 in 1 of 160 rows, in 'spend', such as -1"):
+    with pytest.raises(
+        InputError, match=r"beyond 1e\+30 in 1 of 160 rows, in 'spend', such as -1"
+    ):
         clone(MODELS[name]).fit(**data | {"X": frame})
-    with pytest.raises(InputError, match=r"beyond 1e\+30 in 1 of 160 rows, in 'column 1'"):
+    with pytest.raises(
+        InputError, match=r"beyond 1e\+30 in 1 of 160 rows, in 'column 1'"
+    ):
         clone(MODELS[name]).fit(**data | {"X": frame.to_numpy()})
 
 
@@ -102,11 +112,15 @@ def test_a_fit_refuses_features_beyond_arithmetic_and_names_the_column(name):
 def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row(name, columns):
     data = draw()
     data["y"][7] = 1e308
-    with pytest.raises(InputError, match=r"y holds outcomes beyond 1e\+30 .*first at row 7"):
+    with pytest.raises(
+        InputError, match=r"y holds outcomes beyond 1e\+30 .*first at row 7"
+    ):
         clone(MODELS[name]).fit(**data | {"y": columns(data["y"])})
 
 
-@pytest.mark.parametrize("values", [lambda y: y, np.sign], ids=["many values", "two values"])
+@pytest.mark.parametrize(
+    "values", [lambda y: y, np.sign], ids=["many values", "two values"]
+)
 def test_outcomes_whose_squares_vanish_are_refused(values):
     data = draw()
     small = np.where(~np.isnan(data["y"]), 1e-100 * values(data["y"]), data["y"])
@@ -118,7 +132,9 @@ def test_outcomes_whose_squares_vanish_are_refused(values):
 def test_a_feature_that_varies_by_less_than_can_be_divided_by_is_refused():
     data = draw()
     data["X"][:, 1] *= 1e-310
-    with pytest.raises(InputError, match=r"feature 1 .* Multiply the column by a power of ten"):
+    with pytest.raises(
+        InputError, match=r"feature 1 .* Multiply the column by a power of ten"
+    ):
         MinMaxUplift().fit(**data)
 
 
@@ -143,10 +159,22 @@ def test_of_a_constant_feature_the_constant_does_not_matter(name):
 
 
 @pytest.mark.parametrize("column", ["spend", "bought"])
-def test_the_command_line_names_the_column_of_a_number_beyond_arithmetic(column, tmp_path, capsys):
+def test_the_command_line_names_the_column_of_a_number_beyond_arithmetic(
+    column, tmp_path, capsys
+):
     data = draw()
-    words = ["--outcome", "bought", "--treatment", "mailed", "--model", str(tmp_path / "m.skops")]
-    for kind, own, label in (("outcome", "y", "bought"), ("treatment", "treatment", "mailed")):
+    words = [
+        "--outcome",
+        "bought",
+        "--treatment",
+        "mailed",
+        "--model",
+        str(tmp_path / "m.skops"),
+    ]
+    for kind, own, label in (
+        ("outcome", "y", "bought"),
+        ("treatment", "treatment", "mailed"),
+    ):
         for k, name in enumerate(("north", "south")):
             at = ~np.isnan(data[own]) & (data["population"] == k)
             frame = pd.DataFrame({"age": data["X"][at, 0], "spend": data["X"][at, 1]})

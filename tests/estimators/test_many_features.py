@@ -21,7 +21,9 @@ from unjoined import (
 from unjoined.data import SimulatedProblem
 from unjoined.errors import UnjoinedWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unjoined.errors.WeakIdentificationWarning"
+)
 
 
 def problem(d, *, spread=None):
@@ -37,7 +39,9 @@ def problem(d, *, spread=None):
             "A": lambda X: np.full(len(X), 0.8),
             "B": lambda X: np.full(len(X), 0.2),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < propensity(X, treated)) * 1.0,
+        outcome=lambda X, treated, rng: (
+            (rng.random_sample(len(X)) < propensity(X, treated)) * 1.0
+        ),
         outcome_mean=propensity,
     )
 
@@ -49,7 +53,9 @@ def test_functions_of_the_mixture_grow_no_further_than_a_hundred_features():
     model = Uplift(random_state=0, n_jobs=1).fit(**data)
     assert len(model.fit_.basis.features) == 100
     assert model.fit_.basis.size <= 1 + 400
-    assert all(len(policy.model.model.basis.features) == 100 for policy in model.policies_)
+    assert all(
+        len(policy.model.model.basis.features) == 100 for policy in model.policies_
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,9 @@ def test_a_fit_that_will_fill_the_memory_says_so_before_it_starts():
     data = problem(2000).draw(8, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnjoinedWarning)
-        with pytest.raises(UnjoinedWarning, match=r"2001 functions .* about 2\.5 GB.*n_centers"):
+        with pytest.raises(
+            UnjoinedWarning, match=r"2001 functions .* about 2\.5 GB.*n_centers"
+        ):
             MinMaxUplift(basis="linear", n_jobs=1, random_state=0).fit(**data)
 
 
@@ -102,7 +110,9 @@ def test_strength_of_many_features_takes_no_products_that_rows_cannot_carry():
     data = problem(3000).draw(20, random_state=0)  # the matrices would take 2.3 GB
     found = identification_strength(**data)
     assert found.degrees == 1
-    first, second = (data.treatment[data.rows("treatment", name)].mean() for name in ("A", "B"))
+    first, second = (
+        data.treatment[data.rows("treatment", name)].mean() for name in ("A", "B")
+    )
     assert found.mean_gap == pytest.approx(first - second)
 
 

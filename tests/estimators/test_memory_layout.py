@@ -5,7 +5,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from unjoined import FourRidge, MinMaxUplift, PlugInUplift, TwoStageUplift, Uplift, WeightedUplift
+from unjoined import (
+    FourRidge,
+    MinMaxUplift,
+    PlugInUplift,
+    TwoStageUplift,
+    Uplift,
+    WeightedUplift,
+)
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
 
@@ -53,10 +60,14 @@ def test_predictions_and_fits_do_not_depend_on_how_arrays_lie(model):
     wanted = fitted.predict(X)
     for change in (np.asfortranarray, strided, swapped, frozen, unaligned):
         assert_array_equal(fitted.predict(change(X)), wanted)
-        again = clone(model).fit(**{name: change(np.asarray(c)) for name, c in data.items()})
+        again = clone(model).fit(
+            **{name: change(np.asarray(c)) for name, c in data.items()}
+        )
         assert_array_equal(again.predict(X), wanted)
     single = X.astype(np.float32)
-    assert_array_equal(fitted.predict(single), fitted.predict(single.astype(np.float64)))
+    assert_array_equal(
+        fitted.predict(single), fitted.predict(single.astype(np.float64))
+    )
 
 
 @models

@@ -35,7 +35,9 @@ def replaced(data, **changes):
     return SeparateLabels(**{**dict(data), **changes})
 
 
-FIXED = GaussianBasis(np.random.default_rng(0).normal(scale=3.0, size=(12, 2)), width=4.0)
+FIXED = GaussianBasis(
+    np.random.default_rng(0).normal(scale=3.0, size=(12, 2)), width=4.0
+)
 
 
 def fixed_model(**parameters):
@@ -95,15 +97,21 @@ def test_treatment_coding_does_not_matter(data, fresh, recode):
     treatment[treated] = recode(treatment[treated])
     expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
     recoded = replaced(data, treatment=treatment)
-    assert_array_equal(MinMaxUplift(random_state=0).fit(**recoded).predict(fresh), expected)
+    assert_array_equal(
+        MinMaxUplift(random_state=0).fit(**recoded).predict(fresh), expected
+    )
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (5.0, 9.0), (-3.0, -1.0), (1.0, 0.0)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1.0), (5.0, 9.0), (-3.0, -1.0), (1.0, 0.0)]
+)
 def test_coding_of_a_binary_outcome_changes_units_only(data, fresh, low, high):
     y = np.array(data.y)
     outcome = data.kind == "outcome"
     y[outcome] = np.where(y[outcome] == 1.0, high, low)
-    expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh) * (high - low) / 2.0
+    expected = (
+        MinMaxUplift(random_state=0).fit(**data).predict(fresh) * (high - low) / 2.0
+    )
     found = MinMaxUplift(random_state=0).fit(**replaced(data, y=y)).predict(fresh)
     assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
@@ -128,7 +136,9 @@ def test_naming_the_populations_the_other_way_round_changes_nothing(data, fresh)
 def test_row_order_does_not_matter_for_a_fixed_basis(data, fresh):
     order = np.random.default_rng(0).permutation(data.n_rows)
     expected = fixed_model().fit(**data).predict(fresh)
-    assert_allclose(fixed_model().fit(**data.take(order)).predict(fresh), expected, rtol=1e-9)
+    assert_allclose(
+        fixed_model().fit(**data.take(order)).predict(fresh), expected, rtol=1e-9
+    )
 
 
 def test_whole_weights_equal_repeated_rows(data, fresh):
@@ -143,7 +153,9 @@ def test_target_rows_have_no_say(data, fresh):
     problem = paper_problem(b=5.0)
     with_target = problem.draw(300, n_target=50, random_state=0)
     expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
-    assert_array_equal(MinMaxUplift(random_state=0).fit(**with_target).predict(fresh), expected)
+    assert_array_equal(
+        MinMaxUplift(random_state=0).fit(**with_target).predict(fresh), expected
+    )
 
 
 def test_same_seed_same_bits_whatever_the_number_of_threads(fresh):
@@ -156,7 +168,9 @@ def test_same_seed_same_bits_whatever_the_number_of_threads(fresh):
 
 
 def test_centres_of_many_rows_are_rows(fresh):
-    data = paper_problem().draw(4000, random_state=0)  # more than are looked at for a basis
+    data = paper_problem().draw(
+        4000, random_state=0
+    )  # more than are looked at for a basis
     model = MinMaxGau(random_state=0).fit(**data)
     rows = {tuple(row) for row in np.asarray(data.X)}
     assert model.basis_.size == 100
@@ -174,13 +188,17 @@ def test_feature_names_are_kept_and_checked(data, frame):
     assert_array_equal(model.predict(table), expected)
     turned = frame({name: data.X[:, j] for j, name in reversed([*enumerate(names)])})
     assert_array_equal(model.predict(turned), expected)
-    with pytest.raises(TableError, match=r"lacks the column 'spend' .* Did you mean 'Spend '\?"):
+    with pytest.raises(
+        TableError, match=r"lacks the column 'spend' .* Did you mean 'Spend '\?"
+    ):
         model.predict(frame({"recency": data.X[:, 0], "Spend ": data.X[:, 1]}))
 
 
 def test_predict_refuses_another_number_of_columns_and_text(data):
     model = MinMaxUplift(random_state=0).fit(**data)
-    with pytest.raises(ValueError, match="X has 3 features, but MinMaxUplift is expecting 2"):
+    with pytest.raises(
+        ValueError, match="X has 3 features, but MinMaxUplift is expecting 2"
+    ):
         model.predict(np.zeros((4, 3)))
     with pytest.raises(TableError, match="column 'b' of X holds"):
         model.predict(pd.DataFrame({"a": [1.0], "b": ["x"]}))
@@ -197,7 +215,9 @@ def test_failed_refit_leaves_no_coefficients_of_other_data(data):
     """Checks come before anything is stored: a model is never half fitted."""
     model = MinMaxUplift(random_state=0).fit(**data)
     before = model.predict(data.X)
-    with pytest.raises(InputError, match="ridge_f must be a finite number above 0, got 0"):
+    with pytest.raises(
+        InputError, match="ridge_f must be a finite number above 0, got 0"
+    ):
         model.set_params(ridge_f=0).fit(**data)
     assert_array_equal(model.predict(data.X), before)
 
@@ -207,14 +227,20 @@ def test_failed_refit_leaves_no_coefficients_of_other_data(data):
     [
         ({"ridge_g": -1.0}, "ridge_g must be a finite number above 0, got -1.0"),
         ({"ridge_f": "small"}, "ridge_f must be one of 'auto', got 'small'"),
-        ({"center": "yes"}, "center must be True, False or a scikit-learn regressor, got 'yes'"),
+        (
+            {"center": "yes"},
+            "center must be True, False or a scikit-learn regressor, got 'yes'",
+        ),
         ({"width": 0.0}, "width must be a finite number above 0, got 0.0"),
         ({"width": "mean"}, "width must be one of 'auto', 'median', got 'mean'"),
         ({"n_centers": 0}, "n_centers must be a whole number, 1 or above, got 0"),
         ({"n_centers": "many"}, "n_centers must be one of 'auto', got 'many'"),
         ({"n_centers": 5000}, r"n_centers=5000 centres .* there are only 1200"),
         ({"basis": "spline"}, "basis must be one of 'smooth', 'means', 'gaussian'"),
-        ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
+        (
+            {"basis": 3},
+            "basis must be a name, or a callable with size and n_features, got 3",
+        ),
         ({"basis": LinearBasis(7)}, "the given basis takes 7 features, but X has 2"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
     ],
@@ -226,7 +252,9 @@ def test_bad_parameters_are_named(data, parameters, message):
 
 def test_equal_policies_warn_that_uplift_is_weakly_identified():
     data = paper_problem(b=0.0).draw(500, random_state=0)
-    with pytest.warns(WeakIdentificationWarning, match=r"can hardly be told apart.*below 17") as w:
+    with pytest.warns(
+        WeakIdentificationWarning, match=r"can hardly be told apart.*below 17"
+    ) as w:
         model = MinMaxUplift(random_state=0).fit(**data)
     assert w[0].filename == __file__  # it points at the caller
     assert model.identification_.is_weak
@@ -241,7 +269,9 @@ def test_clone_forgets_the_fit_and_keeps_the_settings(data):
 
 def test_works_in_a_pipeline_with_metadata_routing(data, fresh):
     with config_context(enable_metadata_routing=True):
-        pipe = make_pipeline(StandardScaler(), MinMaxUplift(standardize=False, random_state=0))
+        pipe = make_pipeline(
+            StandardScaler(), MinMaxUplift(standardize=False, random_state=0)
+        )
         found = pipe.fit(**data).predict(fresh)
     expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
     assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
@@ -265,7 +295,9 @@ def test_critic_has_nothing_left_to_object_to_when_the_fit_is_free(data):
     """Without a ridge on f, alpha makes A^T alpha equal 2b: the critic is zero everywhere."""
     small = fixed_model(basis=LinearBasis(2), ridge_f=1e-13).fit(**data)
     strict = fixed_model(basis=LinearBasis(2), ridge_f=1e3).fit(**data)
-    assert np.abs(small.critic(data.X)).max() < 1e-6 < np.abs(strict.critic(data.X)).max()
+    assert (
+        np.abs(small.critic(data.X)).max() < 1e-6 < np.abs(strict.critic(data.X)).max()
+    )
 
 
 def test_campaign_frames_fit_end_to_end():
@@ -291,7 +323,8 @@ def test_width_5_does_not_keep_the_ridges_of_width_25():
     draws = range(4)
     own = [share_of_oracle(MinMaxGau(width=5.0), seed) for seed in draws]
     foreign = [
-        share_of_oracle(MinMaxGau(width=5.0, ridge_f=1e-4, ridge_g=1e-2), seed) for seed in draws
+        share_of_oracle(MinMaxGau(width=5.0, ridge_f=1e-4, ridge_g=1e-2), seed)
+        for seed in draws
     ]
     gain = np.subtract(own, foreign)
     assert gain.mean() > 2.0 * gain.std(ddof=1) / np.sqrt(len(gain))
@@ -305,10 +338,15 @@ def test_the_preset_of_the_paper_is_what_it_was():
 
 @pytest.mark.parametrize("width", [3.0, 10.0])
 def test_a_width_without_ridges_of_its_own_gets_them_from_the_rows(width):
-    model = MinMaxGau(width=width, random_state=0).fit(**PROBLEM.draw(300, random_state=0))
+    model = MinMaxGau(width=width, random_state=0).fit(
+        **PROBLEM.draw(300, random_state=0)
+    )
     assert model.search_ is not None
     assert model.width == width
-    assert (model.ridge_f_, model.ridge_g_) == (model.search_.ridge_f, model.search_.ridge_g)
+    assert (model.ridge_f_, model.ridge_g_) == (
+        model.search_.ridge_f,
+        model.search_.ridge_g,
+    )
 
 
 @pytest.mark.parametrize("width", [3.0, 5.0, 25.0])

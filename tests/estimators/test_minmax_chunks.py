@@ -9,9 +9,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from unjoined import MinMaxUplift, SeparateLabels, identification_strength, load_model, save_model
+from unjoined import (
+    MinMaxUplift,
+    SeparateLabels,
+    identification_strength,
+    load_model,
+    save_model,
+)
 from unjoined.data import paper_problem
-from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
+from unjoined.errors import (
+    InputError,
+    LabelError,
+    TableError,
+    WeakIdentificationWarning,
+)
 from unjoined.federated import PlannedSums, read_sums, write_sums
 from unjoined.model import LinearBasis
 
@@ -65,7 +76,9 @@ def test_width_is_chosen_on_the_sample_and_ridges_on_all_rows(limits):
     assert model.search_.widths.shape == (3,)
     assert np.isfinite(model.search_.risk).all()
     assert model.ridge_f_ == model.search_.ridge_f
-    fixed = MinMaxUplift(n_centers=15, ridge_f=0.1, ridge_g=0.2, n_jobs=1, random_state=0)
+    fixed = MinMaxUplift(
+        n_centers=15, ridge_f=0.1, ridge_g=0.2, n_jobs=1, random_state=0
+    )
     fixed.fit(STREAM)
     assert (fixed.ridge_f_, fixed.ridge_g_) == (0.1, 0.2)
     plain = MinMaxUplift(n_centers=15, center=False, n_jobs=1, random_state=0)
@@ -75,12 +88,16 @@ def test_width_is_chosen_on_the_sample_and_ridges_on_all_rows(limits):
 def test_identification_is_that_of_all_rows(fitted):
     expected = identification_strength(**DATA)
     for name in ("mean_gap", "rms_gap", "f_statistic", "degrees"):
-        assert_allclose(getattr(fitted.identification_, name), getattr(expected, name), rtol=1e-8)
+        assert_allclose(
+            getattr(fitted.identification_, name), getattr(expected, name), rtol=1e-8
+        )
 
 
 def test_equal_policies_are_warned_of():
     same = paper_problem(b=0.0).draw(300, random_state=0)
-    with pytest.warns(WeakIdentificationWarning, match="can hardly be told apart") as caught:
+    with pytest.warns(
+        WeakIdentificationWarning, match="can hardly be told apart"
+    ) as caught:
         MinMaxUplift(**QUICK).fit(SeparateLabels(**same, stream=True))
     assert caught[0].filename == __file__
 
@@ -103,7 +120,9 @@ def test_a_fitted_model_is_like_any_other(fitted, tmp_path):
 
 def test_feature_names_are_those_of_the_last_fit():
     frame = pd.DataFrame(DATA["X"], columns=["age", "days"])
-    model = MinMaxUplift(**QUICK).fit(SeparateLabels(**DATA | {"X": frame}, stream=True))
+    model = MinMaxUplift(**QUICK).fit(
+        SeparateLabels(**DATA | {"X": frame}, stream=True)
+    )
     assert model.feature_names_in_.tolist() == ["age", "days"]
     assert_array_equal(model.predict(frame[["days", "age"]]), model.predict(frame))
     with pytest.raises(ValueError, match="X lacks the column 'age'"):
@@ -185,7 +204,9 @@ def test_what_needs_rows_is_refused(parameters, message):
 
 
 def test_a_checkpoint_of_rows_in_memory_is_refused(tmp_path):
-    with pytest.raises(InputError, match="checkpoint is for streamed rows, and these are in mem"):
+    with pytest.raises(
+        InputError, match="checkpoint is for streamed rows, and these are in mem"
+    ):
         MinMaxUplift(**QUICK).fit(DATA, checkpoint=tmp_path / "pass.sums")
 
 
@@ -197,5 +218,7 @@ def test_tables_too_small_for_groups_are_refused():
 
 def test_one_population_is_refused():
     one = {**DATA, "population": np.full(1600, "only")}
-    with pytest.raises(LabelError, match=r"the source has 1.*cannot be identified from one"):
+    with pytest.raises(
+        LabelError, match=r"the source has 1.*cannot be identified from one"
+    ):
         MinMaxUplift(**QUICK).fit(SeparateLabels(**one, stream=True))

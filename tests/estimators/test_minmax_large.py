@@ -16,7 +16,13 @@ from unjoined.model.basis import ScaledBasis
 PROBLEM = paper_problem(b=5.0)
 DATA = PROBLEM.draw(1500, random_state=0)
 NEW = PROBLEM.draw_joint(2000, random_state=1).X
-FIXED = {"n_centers": 15, "width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2, "random_state": 0}
+FIXED = {
+    "n_centers": 15,
+    "width": "median",
+    "ridge_f": 1e-2,
+    "ridge_g": 1e-2,
+    "random_state": 0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +39,11 @@ def slow_system(model, data):
     for kind in ("outcome", "treatment"):
         for k, sign in enumerate((1.0, -1.0)):
             at = rows.at(kind, k)
-            values, label, share = phi[at], rows.label[at], rows.weight[at] / rows.weight[at].sum()
+            values, label, share = (
+                phi[at],
+                rows.label[at],
+                rows.weight[at] / rows.weight[at].sum(),
+            )
             half = 0.5 * share
             if kind == "treatment":
                 A += sign * (values * (half * label)[:, None]).T @ values
@@ -45,7 +55,9 @@ def slow_system(model, data):
 
 @pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier", "linear"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_without_centring_the_solution_meets_the_first_order_conditions(basis, weighted):
+def test_without_centring_the_solution_meets_the_first_order_conditions(
+    basis, weighted
+):
     n = len(DATA.y)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, n) if weighted else None
     model = MinMaxUplift(**FIXED, basis=basis, center=False)
@@ -55,7 +67,9 @@ def test_without_centring_the_solution_meets_the_first_order_conditions(basis, w
     # Gradients of 2 a'Ab - 4 b'b - b'Cb + r|a|^2 - r|b|^2 in both arguments.
     scale = np.abs(b).max()
     assert_allclose(A @ beta + 1e-2 * alpha, 0.0, atol=1e-11 * scale)
-    assert_allclose(A.T @ alpha - 2.0 * b - C @ beta - 1e-2 * beta, 0.0, atol=1e-11 * scale)
+    assert_allclose(
+        A.T @ alpha - 2.0 * b - C @ beta - 1e-2 * beta, 0.0, atol=1e-11 * scale
+    )
 
 
 @pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier", "linear"])
@@ -98,7 +112,9 @@ def test_it_is_as_accurate_as_the_fit_to_few_rows(problem, limits):
         limits("estimators.minmax", CROSS_FIT_ROWS=many)
         found = []
         for seed in range(3):
-            model = MinMaxUplift(random_state=0).fit(**problem.draw(2000, random_state=seed))
+            model = MinMaxUplift(random_state=0).fit(
+                **problem.draw(2000, random_state=seed)
+            )
             X = problem.draw_joint(5000, random_state=9).X
             found.append(oracle_share(model.predict(X), problem.uplift(X)))
         shares.append(found)
@@ -115,7 +131,9 @@ def test_identification_is_that_of_all_rows():
 
 def test_weak_policies_are_warned_of_where_fit_was_called():
     same = paper_problem(b=0.0).draw(500, random_state=0)
-    with pytest.warns(WeakIdentificationWarning, match="can hardly be told apart") as caught:
+    with pytest.warns(
+        WeakIdentificationWarning, match="can hardly be told apart"
+    ) as caught:
         MinMaxUplift(**FIXED).fit(**same)
     assert caught[0].filename == __file__
 
@@ -161,7 +179,9 @@ def test_a_small_table_among_large_ones_is_dealt_evenly_over_the_folds(few):
     """By chance one of five folds would have none of seven rows one time in five."""
     for seed in range(6):
         data = draw_with_few(few, seed)
-        model = MinMaxUplift(n_centers=10, width="median", random_state=seed).fit(**data)
+        model = MinMaxUplift(n_centers=10, width="median", random_state=seed).fit(
+            **data
+        )
         assert np.isfinite(model.predict(NEW)).all()
 
 

@@ -49,7 +49,10 @@ def real_problem(outliers=0.0):
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
-        policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.9),
+            "B": lambda X: np.full(len(X), 0.1),
+        },
         outcome=outcome,
         outcome_mean=mean,
     )
@@ -70,12 +73,17 @@ def test_auto_bounds_keep_every_training_row_in_the_outcomes_range(binary):
 
 def test_bounds_scale_with_the_units_of_the_outcome(binary):
     cents = SeparateLabels(
-        **{**dict(binary), "y": np.where(binary.kind == "outcome", 100 * binary.y, binary.y)}
+        **{
+            **dict(binary),
+            "y": np.where(binary.kind == "outcome", 100 * binary.y, binary.y),
+        }
     )
     one = MinMaxUplift(**ROUGH, bounds="auto").fit(**binary)
     hundred = MinMaxUplift(**ROUGH, bounds="auto").fit(**cents)
     assert hundred.bounds_.upper == 100.0
-    assert_allclose(hundred.predict(binary.X), 100 * one.predict(binary.X), rtol=1e-6, atol=1e-6)
+    assert_allclose(
+        hundred.predict(binary.X), 100 * one.predict(binary.X), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_one_sided_bounds_hold_at_training_rows_only(binary):
@@ -210,7 +218,10 @@ def test_a_bounded_model_survives_saving(binary, tmp_path):
         ({"loss": "hinge"}, "loss must be one of 'squared', 'absolute', 'huber'"),
         ({"loss": 3}, "or a loss object, got 3"),
         ({"loss": "huber", "bounds": "auto"}, "enforced with the squared loss only"),
-        ({"loss": SmoothLoss(np.abs, np.square, np.abs, np.abs)}, "does not belong to the loss"),
+        (
+            {"loss": SmoothLoss(np.abs, np.square, np.abs, np.abs)},
+            "does not belong to the loss",
+        ),
     ],
 )
 def test_bad_objectives_are_named_and_nothing_is_fitted(binary, parameters, message):
@@ -226,7 +237,9 @@ def test_an_outcome_with_half_its_values_equal_has_a_spread():
     y = np.array(data.y)
     y[np.flatnonzero((data.kind == "outcome") & (y == 1))[::2]] = 7.0
     spend = SeparateLabels(**{**dict(data), "y": y})
-    model = MinMaxUplift(basis="linear", loss="huber", center=False, random_state=0).fit(**spend)
+    model = MinMaxUplift(
+        basis="linear", loss="huber", center=False, random_state=0
+    ).fit(**spend)
     outcome = y[data.kind == "outcome"]
     assert model.loss_.spread == pytest.approx(outcome.std())
     # What the features explain of it is little, and centring takes no more away.
@@ -267,7 +280,9 @@ def test_a_separate_critic_has_its_own_basis(binary):
 def test_a_critic_with_the_same_functions_changes_nothing(binary):
     """Stacking two copies of one basis must give the problem of one basis."""
     one = MinMaxUplift(basis="linear", random_state=0).fit(**binary)
-    two = MinMaxUplift(basis="linear", critic_basis="linear", random_state=0).fit(**binary)
+    two = MinMaxUplift(basis="linear", critic_basis="linear", random_state=0).fit(
+        **binary
+    )
     assert_allclose(two.coef_, one.coef_, rtol=1e-8, atol=1e-12)
     assert_allclose(two.critic_coef_, one.critic_coef_, rtol=1e-6, atol=1e-10)
 
@@ -280,7 +295,9 @@ def data():
     return campaign_problem().draw(500, random_state=0)
 
 
-@pytest.mark.parametrize("bounds", [(0.0, 0.05), (0.2, 0.21), (0.0, np.inf), (-np.inf, -0.1)])
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 0.05), (0.2, 0.21), (0.0, np.inf), (-np.inf, -0.1)]
+)
 def test_tight_bounds_take_few_steps_and_hold_at_every_row(data, bounds):
     """A step costs p^2, so that the programme is cheap if steps are far fewer than rows.
 

@@ -10,7 +10,13 @@ from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import SimulatedProblem
 from unjoined.data.rows import label_rows
 from unjoined.errors import LabelError
-from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
+from unjoined.federated import (
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    read_sums,
+    write_sums,
+)
 from unjoined.model.contrasts import best_contrasts, contrasts_of, in_two_groups
 from unjoined.model.minmax import assemble
 from unjoined.model.moments import PolicySums
@@ -35,12 +41,20 @@ def problem(**policies):
 
 THREE = problem(A=0.8, B=0.2, C=0.5)
 NEW = np.random.default_rng(0).uniform(-1.0, 1.0, (200, 2))
-FIXED = {"basis": "linear", "ridge_f": 1e-3, "ridge_g": 1e-2, "n_jobs": 1, "random_state": 0}
+FIXED = {
+    "basis": "linear",
+    "ridge_f": 1e-3,
+    "ridge_g": 1e-2,
+    "n_jobs": 1,
+    "random_state": 0,
+}
 
 
 def drawn(source=THREE, n=300, seed=0):
     """Rows with weights, in no order."""
-    data = {k: np.asarray(v) for k, v in dict(source.draw(n, random_state=seed)).items()}
+    data = {
+        k: np.asarray(v) for k, v in dict(source.draw(n, random_state=seed)).items()
+    }
     rng = np.random.default_rng(seed)
     data["sample_weight"] = rng.uniform(0.5, 2.0, len(data["y"]))
     order = rng.permutation(len(data["y"]))
@@ -63,7 +77,9 @@ def test_rows_in_memory_and_in_chunks_have_one_fit():
     assert_allclose(cut.predict(NEW), model.predict(NEW), rtol=1e-9, atol=1e-10)
     assert_allclose(cut.contrast_, model.contrast_, rtol=1e-9)
     assert cut.populations_ == list(model.populations_) == ["A", "B", "C"]
-    assert_allclose(cut.identification_.f_statistic, model.identification_.f_statistic, rtol=1e-6)
+    assert_allclose(
+        cut.identification_.f_statistic, model.identification_.f_statistic, rtol=1e-6
+    )
     assert [pair.populations for pair in cut.identification_.pairs] == [
         ("A", "B"),
         ("A", "C"),
@@ -122,7 +138,11 @@ def test_the_system_is_the_contrast_of_the_populations_means():
             A[:, at] += part / 2.0 * (phi[t].T * wt * rows.label[t]) @ phi[t]
             b[at] += part / 2.0 * (wo * rows.label[o]) @ phi[o]
             if j == 0:
-                C += abs(part) / 4.0 * ((phi[t].T * wt) @ phi[t] + (phi[o].T * wo) @ phi[o])
+                C += (
+                    abs(part)
+                    / 4.0
+                    * ((phi[t].T * wt) @ phi[t] + (phi[o].T * wo) @ phi[o])
+                )
     assert_allclose(system.A, A, rtol=1e-12, atol=1e-13)
     assert_allclose(system.b, b, rtol=1e-12, atol=1e-13)
     assert_allclose(system.C, np.kron(np.eye(2), C), rtol=1e-12, atol=1e-13)
@@ -134,7 +154,12 @@ def test_a_population_given_twice_changes_nothing():
     first = two["population"] == "A"
     three = {key: np.concatenate([v, v[first]]) for key, v in two.items()}
     three["population"][len(first) :] = "C"
-    options = FIXED | {"center": False, "basis": "gaussian", "n_centers": 4, "width": 1.0}
+    options = FIXED | {
+        "center": False,
+        "basis": "gaussian",
+        "n_centers": 4,
+        "width": 1.0,
+    }
     # Of the same centres: those of the plan for two.
     plan = MinMaxUplift(**options).collect_sums(two).plan
     options["basis"] = plan.basis
@@ -165,7 +190,9 @@ def test_no_population_is_better_left_out(design):
     source, gain = problem(**DESIGNS[design]), {name: [] for name in "ABC"}
     for seed in range(12):
         data = dict(source.draw(400, random_state=seed))
-        three = error(MinMaxUplift(center=False, **FIXED).fit(SeparateLabels(**data, stream=True)))
+        three = error(
+            MinMaxUplift(center=False, **FIXED).fit(SeparateLabels(**data, stream=True))
+        )
         for name in "ABC":
             rest = SeparateLabels(**without(data, name), stream=True)
             left = MinMaxUplift(center=False, **FIXED).fit(rest)
@@ -185,7 +212,10 @@ def test_no_pair_tells_more_than_the_best_contrast(seed, K):
     share, size = rng.uniform(-0.9, 0.9, K), rng.integers(1, 20, K).astype(float)
     n = 10**9
     policy = PolicySums(
-        np.full(K, n), np.full(K, float(n)), n * share[:, None], *[np.full((K, 1, 1), float(n))] * 2
+        np.full(K, n),
+        np.full(K, float(n)),
+        n * share[:, None],
+        *[np.full((K, 1, 1), float(n))] * 2,
     )
     contrasts = best_contrasts(policy, size, 0)
 
@@ -195,7 +225,9 @@ def test_no_pair_tells_more_than_the_best_contrast(seed, K):
     first = contrasts[0]
     assert_allclose(contrasts.sum(axis=1), 0.0, atol=1e-9)
     assert_allclose(np.abs(first).sum(), 2.0)
-    best = information(first) / 0.99 * (1.0 + 1e-6)  # one that tells nothing is left out
+    best = (
+        information(first) / 0.99 * (1.0 + 1e-6)
+    )  # one that tells nothing is left out
     others = [np.eye(K)[i] - np.eye(K)[j] for i in range(K) for j in range(i)]
     for a in [*others, *(r - r.mean() for r in rng.standard_normal((5, K)))]:
         assert information(a) <= best
@@ -220,7 +252,10 @@ def test_two_groups_keep_the_contrast_of_all_populations():
 def test_policies_that_do_not_differ_still_have_a_contrast():
     """Nothing is to be told; the fit says so, and does not divide by 0."""
     policy = PolicySums(
-        np.full(3, 100), np.full(3, 100.0), np.zeros((3, 1)), *[np.full((3, 1, 1), 100.0)] * 2
+        np.full(3, 100),
+        np.full(3, 100.0),
+        np.zeros((3, 1)),
+        *[np.full((3, 1, 1), 100.0)] * 2,
     )
     assert_allclose(best_contrasts(policy, np.ones(3), 0), [[1.0, -0.5, -0.5]])
 
@@ -229,7 +264,9 @@ def test_policies_that_do_not_differ_still_have_a_contrast():
     "options", [{"loss": "huber"}, {"bounds": (-2.0, 2.0)}, {"shift": "classifier"}]
 )
 def test_losses_bounds_and_shift_take_three_populations(options):
-    model = MinMaxUplift(n_centers=5, basis="gaussian", n_jobs=1, random_state=0, **options)
+    model = MinMaxUplift(
+        n_centers=5, basis="gaussian", n_jobs=1, random_state=0, **options
+    )
     model.fit(**drawn(n=250))
     assert model.contrast_.shape == (3,)
     assert np.isfinite(model.predict(NEW)).all()
@@ -258,5 +295,7 @@ def test_one_population_is_refused_and_a_missing_table_named():
 
 def test_rows_of_a_third_population_are_named_where_a_plan_is_for_two():
     plan = fourier_plan({"a": (0, 1), "b": (0, 1)}, ["A", "B"])
-    with pytest.raises(LabelError, match=r"rows of population 'C'; the sums are for 'A' and 'B'"):
+    with pytest.raises(
+        LabelError, match=r"rows of population 'C'; the sums are for 'A' and 'B'"
+    ):
         aggregate_rows(SeparateLabels(**drawn(n=20), stream=True), plan)

@@ -28,7 +28,10 @@ def main_effect(shift=0.0):
     return SimulatedProblem(
         features={"A": law(shift), "B": law(-shift)},
         target_features=law(0.0),
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.3)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.3),
+        },
         outcome=lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
         outcome_mean=mean,
     )
@@ -36,7 +39,10 @@ def main_effect(shift=0.0):
 
 def with_outcome(data, outcome):
     return SeparateLabels(
-        **{**dict(data), "y": np.where(data.kind == "outcome", outcome, np.asarray(data.y))}
+        **{
+            **dict(data),
+            "y": np.where(data.kind == "outcome", outcome, np.asarray(data.y)),
+        }
     )
 
 
@@ -54,7 +60,8 @@ def fitted(data):
 
 
 @pytest.mark.parametrize(
-    "add", [lambda X: 1e4 + 0.0 * X[:, 0], lambda X: 3.0 - 40.0 * X[:, 0] + 9.0 * X[:, 1]]
+    "add",
+    [lambda X: 1e4 + 0.0 * X[:, 0], lambda X: 3.0 - 40.0 * X[:, 0] + 9.0 * X[:, 1]],
 )
 def test_a_linear_function_of_x_added_to_the_outcome_changes_nothing(data, fitted, add):
     """Ridges, width and uplift: what both populations share is none of the uplift's business."""
@@ -84,7 +91,9 @@ def test_centring_raises_the_share_of_the_oracle(problem):
         new = problem.draw_joint(2000, random_state=1000 + seed)
         shares = [
             qini(
-                MinMaxUplift(center=center, **PLAIN, random_state=seed).fit(**rows).predict(new.X),
+                MinMaxUplift(center=center, **PLAIN, random_state=seed)
+                .fit(**rows)
+                .predict(new.X),
                 new.uplift,
                 normalize=True,
             ).value
@@ -95,7 +104,9 @@ def test_centring_raises_the_share_of_the_oracle(problem):
 
 
 def test_a_given_regressor_centres(data):
-    linear = MinMaxUplift(center=LinearRegression(), **PLAIN, random_state=0).fit(**data)
+    linear = MinMaxUplift(center=LinearRegression(), **PLAIN, random_state=0).fit(
+        **data
+    )
     smooth = MinMaxUplift(**PLAIN, random_state=0).fit(**data)
     assert not np.allclose(linear.predict(data.X), smooth.predict(data.X), atol=1e-3)
     with pytest.raises(InputError, match="LogisticRegression is a classifier"):
@@ -137,7 +148,11 @@ def test_the_search_reports_what_was_tried(data, fitted):
     report = fitted.search_
     assert isinstance(report, MinMaxSearch)
     assert_allclose(report.widths / report.widths[1], [0.5, 1.0, 2.0])
-    assert report.score.shape == report.standard_error.shape == (3, len(RIDGES_G), len(RIDGES_F))
+    assert (
+        report.score.shape
+        == report.standard_error.shape
+        == (3, len(RIDGES_G), len(RIDGES_F))
+    )
     assert report.risk.shape == report.risk_standard_error.shape == (3,)
     assert report.chosen[0] == np.argmin(report.risk)
     assert report.risk_standard_error[report.chosen[0]] == 0.0
@@ -201,9 +216,13 @@ def test_a_given_basis_is_used_as_it_is(data):
 
 
 def test_a_critic_follows_the_width(data):
-    model = MinMaxUplift(critic_basis="gaussian", ridge_g=1e-2, random_state=0).fit(**data)
+    model = MinMaxUplift(critic_basis="gaussian", ridge_g=1e-2, random_state=0).fit(
+        **data
+    )
     # Medians of two samples of the same rows differ by a few percent.
-    assert model.critic_basis_.width == pytest.approx(model.basis_.second.width, rel=0.1)
+    assert model.critic_basis_.width == pytest.approx(
+        model.basis_.second.width, rel=0.1
+    )
 
 
 def test_the_risk_of_a_width_is_the_weighted_risk_of_held_out_predictions():
@@ -214,14 +233,22 @@ def test_the_risk_of_a_width_is_the_weighted_risk_of_held_out_predictions():
     risks = []
     for train, test in CellKFold(5).split(**rows):
         fit = MinMaxUplift(
-            width=report.width, ridge_f=report.ridge_f, ridge_g=report.ridge_g, random_state=0
+            width=report.width,
+            ridge_f=report.ridge_f,
+            ridge_g=report.ridge_g,
+            random_state=0,
         ).fit(**rows.take(train))
         held = rows.take(test)
-        models = {"policy_model": LogisticRegression(), "outcome_model": LogisticRegression()}
+        models = {
+            "policy_model": LogisticRegression(),
+            "outcome_model": LogisticRegression(),
+        }
         risks.append(weighted_risk(fit.predict(held.X), **held, **models))
     # Other folds, another model of the gap, other centres: the same number but for sampling.
     error = np.std(risks, ddof=1) / np.sqrt(5)
-    assert abs(report.risk[report.chosen[0]] - np.mean(risks)) < 5.0 * np.sqrt(2.0) * error
+    assert (
+        abs(report.risk[report.chosen[0]] - np.mean(risks)) < 5.0 * np.sqrt(2.0) * error
+    )
 
 
 @pytest.mark.slow
@@ -262,7 +289,10 @@ def test_features_of_few_values_are_searched_soundly():
     """Two 0/1 features: rows repeat hundreds of times, and folds still have the law of all rows."""
     problem = SimulatedProblem(
         features=lambda n, rng: rng.randint(0, 2, (n, 2)).astype(float),
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.2)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.2),
+        },
         outcome=lambda X, treated, rng: (
             rng.random_sample(len(X)) < 0.2 + treated * (0.1 + 0.4 * X[:, 0])
         ).astype(float),
@@ -270,7 +300,9 @@ def test_features_of_few_values_are_searched_soundly():
     )
     rows = problem.draw(2000, random_state=0)
     points = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    error = MinMaxUplift(random_state=0).fit(**rows).predict(points) - problem.uplift(points)
+    error = MinMaxUplift(random_state=0).fit(**rows).predict(points) - problem.uplift(
+        points
+    )
     # Each point has 500 rows per table: the Wald ratio's standard error is
     # sqrt(2 * 0.25 / 500) / 0.6 = 0.05 for the outcome alone.
     assert np.abs(error).max() < 4 * 0.053
@@ -280,7 +312,9 @@ def test_tables_of_one_row_are_refused_with_a_way_out():
     sizes = dict.fromkeys([(k, p) for k in ("outcome", "treatment") for p in "12"], 200)
     rows = paper_problem().draw(sizes | {("outcome", "1"): 1}, random_state=0)
     model = MinMaxUplift(n_centers=5, random_state=0)
-    with pytest.raises(InputError, match=r"outcome table of population '1' has 1 .*center=False"):
+    with pytest.raises(
+        InputError, match=r"outcome table of population '1' has 1 .*center=False"
+    ):
         model.fit(**rows)
     model.set_params(center=False, **PLAIN).fit(**rows)
     assert np.isfinite(model.coef_).all()

@@ -26,8 +26,13 @@ def shifted(distance=0.5):
             "B": lambda n, rng: rng.normal(-distance, 1.0, (n, 1)),
         },
         target_features=lambda n, rng: rng.normal(0.0, 1.0, (n, 1)),
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.2)},
-        outcome=lambda X, treated, rng: 3.0 * X[:, 0] + treated + rng.standard_normal(len(X)),
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.2),
+        },
+        outcome=lambda X, treated, rng: (
+            3.0 * X[:, 0] + treated + rng.standard_normal(len(X))
+        ),
         outcome_mean=lambda X, treated: 3.0 * X[:, 0] + treated,
     )
 
@@ -79,7 +84,9 @@ def test_equal_populations_are_hardly_weighted():
 def test_the_report_counts_and_clips():
     data = shifted(0.8).draw(800, n_target=400, random_state=0)
     free = MinMaxUplift(shift="classifier", random_state=0).fit(**data)
-    capped = MinMaxUplift(shift="classifier", shift_clip=2.0, random_state=0).fit(**data)
+    capped = MinMaxUplift(shift="classifier", shift_clip=2.0, random_state=0).fit(
+        **data
+    )
     assert free.shift_.target == "target rows"
     assert sum(cell.n_clipped for cell in free.shift_.cells) == 0
     assert sum(cell.n_clipped for cell in capped.shift_.cells) > 0
@@ -90,7 +97,8 @@ def test_the_report_counts_and_clips():
 def test_same_seed_same_bits_and_saving_keeps_the_report(tmp_path):
     data = shifted().draw(300, random_state=0)
     first, second = (
-        MinMaxUplift(shift="classifier", n_centers=20, random_state=1).fit(**data) for _ in range(2)
+        MinMaxUplift(shift="classifier", n_centers=20, random_state=1).fit(**data)
+        for _ in range(2)
     )
     assert_array_equal(first.coef_, second.coef_)
     loaded = load_model(save_model(first, tmp_path / "m.skops"))
@@ -162,7 +170,9 @@ def problem(mean_a, mean_b, main, uplift):
     return SimulatedProblem(
         features={"A": law(mean_a), "B": law(mean_b)},
         target_features=law(0.0),
-        policies={name: (lambda X, e=e: np.full(len(X), e)) for name, e in POLICIES.items()},
+        policies={
+            name: (lambda X, e=e: np.full(len(X), e)) for name, e in POLICIES.items()
+        },
         outcome=lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
         outcome_mean=mean,
     )
@@ -235,7 +245,11 @@ def fits(simulated, shift, n_seeds, *, pooled=False):
         data = simulated.draw(SIZES, n_target=1000, random_state=seed)
         rows = label_rows(**data)
         if shift is not None:
-            target = None if pooled else np.asarray(data.X)[np.asarray(data.kind) == "target"]
+            target = (
+                None
+                if pooled
+                else np.asarray(data.X)[np.asarray(data.kind) == "target"]
+            )
             rows, _ = weigh_shift(rows, target, shift, rng=np.random.RandomState(seed))
         system = assemble(accumulate(BASIS, 2, rows))
         coefficients.append(solve_minmax(system, ridge_f=1e-8, ridge_g=1e-8).alpha)
@@ -269,5 +283,7 @@ def test_a_misspecified_basis_fits_best_where_the_target_is():
     n_seeds = 16
     plain, weighted = (fits(simulated, how, n_seeds) for how in (None, "classifier"))
     assert_allclose(plain.mean(axis=0)[1], 1.2, atol=4.0 * standard_error(plain)[1])
-    assert np.all(np.abs(weighted.mean(axis=0) - [1.0, 0.0]) < 4.0 * standard_error(weighted))
+    assert np.all(
+        np.abs(weighted.mean(axis=0) - [1.0, 0.0]) < 4.0 * standard_error(weighted)
+    )
     assert standard_error(weighted)[1] < 1.2 / 10.0

@@ -18,7 +18,11 @@ from sklearn.model_selection import GridSearchCV
 from unjoined import EMUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.model.averaging import average_specifications, hold_out_specifications, levelled
+from unjoined.model.averaging import (
+    average_specifications,
+    hold_out_specifications,
+    levelled,
+)
 from unjoined.model.families import BernoulliFamily, MeanFamily
 from unjoined.model.regressors import deal
 from unjoined.model.specifications import (
@@ -41,7 +45,9 @@ def policy(intercept, slope=0.5):
 POLICIES = {"A": policy(1.2), "B": policy(-1.2, -0.5)}
 
 
-def problem(family, policies=POLICIES, effect=lambda X: 1.0 - 1.5 * X[:, 1], d=2, noise=None):
+def problem(
+    family, policies=POLICIES, effect=lambda X: 1.0 - 1.5 * X[:, 1], d=2, noise=None
+):
     """Base 0.2 + 0.8 x_0 and an effect, log-odds or outcome units."""
 
     def mean(X, treated):
@@ -51,7 +57,9 @@ def problem(family, policies=POLICIES, effect=lambda X: 1.0 - 1.5 * X[:, 1], d=2
     def outcome(X, treated, rng):
         if family == "bernoulli":
             return (rng.random_sample(len(X)) < mean(X, treated)).astype(float)
-        return mean(X, treated) + (rng.standard_normal(len(X)) if noise is None else noise(X, rng))
+        return mean(X, treated) + (
+            rng.standard_normal(len(X)) if noise is None else noise(X, rng)
+        )
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, d)),
@@ -73,8 +81,12 @@ def draw_several(policies, n, seed=0, family="real"):
         pair = problem(family, {name: policies[name], "?": policies[name]})
         data = dict(pair.draw(n, random_state=100 * seed + k))
         at = data["population"] == name
-        parts.append({field: data[field][at] for field in ("X", "y", "treatment", "population")})
-    return {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
+        parts.append(
+            {field: data[field][at] for field in ("X", "y", "treatment", "population")}
+        )
+    return {
+        field: np.concatenate([part[field] for part in parts]) for field in parts[0]
+    }
 
 
 def with_outcomes(data, change):
@@ -83,7 +95,10 @@ def with_outcomes(data, change):
 
 def with_treatments(data, change):
     treatment = data["treatment"]
-    return {**data, "treatment": np.where(np.isnan(treatment), np.nan, change(treatment))}
+    return {
+        **data,
+        "treatment": np.where(np.isnan(treatment), np.nan, change(treatment)),
+    }
 
 
 def fit(data, **others):
@@ -112,32 +127,46 @@ def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high, fitted
     data, plain = fitted("bernoulli")
     other = fit(with_outcomes(data, lambda y: low + (high - low) * y))
     reach = high - low
-    assert_allclose(other.predict(data["X"]), reach * plain.predict(data["X"]), rtol=1e-10)
+    assert_allclose(
+        other.predict(data["X"]), reach * plain.predict(data["X"]), rtol=1e-10
+    )
     for found, expected in zip(
-        other.predict_outcomes(data["X"]), plain.predict_outcomes(data["X"]), strict=True
+        other.predict_outcomes(data["X"]),
+        plain.predict_outcomes(data["X"]),
+        strict=True,
     ):
         assert_allclose(found, low + reach * expected, rtol=1e-10)
         assert ((expected >= 0.0) & (expected <= 1.0)).all()
-    assert other.average_effect_.value == pytest.approx(reach * plain.average_effect_.value)
+    assert other.average_effect_.value == pytest.approx(
+        reach * plain.average_effect_.value
+    )
 
 
 @pytest.mark.parametrize("family", ["mean", "gaussian"])
 @pytest.mark.parametrize("slope", [-10.0, 1e-3])
-def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(family, slope, fitted):
+def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(
+    family, slope, fitted
+):
     data, plain = fitted(family)
     other = fit(with_outcomes(data, lambda y: 100.0 + slope * y), family=family)
     size = abs(slope)
     expected = slope * plain.predict(data["X"])
     assert_allclose(other.predict(data["X"]), expected, atol=1e-8 * size)
     for found, before in zip(
-        other.predict_outcomes(data["X"]), plain.predict_outcomes(data["X"]), strict=True
+        other.predict_outcomes(data["X"]),
+        plain.predict_outcomes(data["X"]),
+        strict=True,
     ):
         assert_allclose(found, 100.0 + slope * before, atol=1e-8 * size, rtol=1e-12)
     average, before = other.average_effect_, plain.average_effect_
     assert average.value == pytest.approx(slope * before.value, rel=1e-8)
-    assert average.standard_error == pytest.approx(size * before.standard_error, rel=1e-8)
+    assert average.standard_error == pytest.approx(
+        size * before.standard_error, rel=1e-8
+    )
     expected = np.sort(slope * plain.effect_range_)
-    assert_allclose(other.effect_range_, expected, atol=0.05 * size)  # of 500 rows, to one rank
+    assert_allclose(
+        other.effect_range_, expected, atol=0.05 * size
+    )  # of 500 rows, to one rank
 
 
 @EVERY_FAMILY
@@ -163,7 +192,9 @@ def test_exchanging_treated_and_untreated_flips_the_sign(family, fitted):
     assert_allclose(other.predict(data["X"]), -plain.predict(data["X"]), atol=1e-8)
     treated, untreated = plain.predict_outcomes(data["X"])
     assert_allclose(other.predict_outcomes(data["X"]), (untreated, treated), atol=1e-8)
-    assert other.average_effect_.value == pytest.approx(-plain.average_effect_.value, rel=1e-8)
+    assert other.average_effect_.value == pytest.approx(
+        -plain.average_effect_.value, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +253,9 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there():
     assert_array_equal(found.predict(data["X"]), expected.predict(data["X"]))
     assert found.average_effect_ == expected.average_effect_
     score = expected.score(**kept)
-    assert found.score(**{**data, "sample_weight": weight}) == pytest.approx(score, rel=1e-12)
+    assert found.score(**{**data, "sample_weight": weight}) == pytest.approx(
+        score, rel=1e-12
+    )
 
 
 def test_the_unit_of_the_weights_changes_nothing():
@@ -241,14 +274,18 @@ def test_treating_all_and_none_reduces_it_to_two_regressions(family):
     known = {"A": lambda X: np.ones(len(X)), "B": lambda X: np.zeros(len(X))}
     data = draw(family, policies=known)
     model = fit(data, family=family)
-    assert_array_equal(model.predict_policies(data["X"]), np.tile([1.0, 0.0], (1000, 1)))
+    assert_array_equal(
+        model.predict_policies(data["X"]), np.tile([1.0, 0.0], (1000, 1))
+    )
     for found, name in zip(model.predict_outcomes(data["X"]), "AB", strict=True):
         at = (~np.isnan(data["y"])) & (data["population"] == name)
         if family == "bernoulli":
             arm = LogisticRegression().fit(data["X"][at], data["y"][at])
             expected = arm.predict_proba(data["X"])[:, 1]
         else:
-            expected = LinearRegression().fit(data["X"][at], data["y"][at]).predict(data["X"])
+            expected = (
+                LinearRegression().fit(data["X"][at], data["y"][at]).predict(data["X"])
+            )
         # Three coefficients of 250 rows: both are off by about sqrt(3 / 250) = 0.11 of the noise.
         assert np.sqrt(np.mean((found - expected) ** 2)) < 0.2
         assert np.corrcoef(found, expected)[0, 1] > 0.95
@@ -292,7 +329,10 @@ def test_those_who_spent_nothing_may_differ_from_all_others():
         spent = np.where(rng.random_sample(n) < 0.4, 0.0, rng.gamma(2.0, 0.5, n))
         return np.column_stack([spent, rng.standard_normal(n)])
 
-    steady = {"A": lambda X: np.full(len(X), 0.77), "B": lambda X: np.full(len(X), 0.23)}
+    steady = {
+        "A": lambda X: np.full(len(X), 0.77),
+        "B": lambda X: np.full(len(X), 0.23),
+    }
     law = problem("real", steady, effect=lambda X: 1.5 * (X[:, 0] == 0.0))
     model = fit(replace(law, features=features).draw(500, random_state=0))
     nothing, little = model.predict(np.array([[0.0, 0.0], [0.1, 0.0]]))
@@ -343,7 +383,9 @@ def test_the_average_effect_is_near_the_mean_prediction_at_the_outcome_rows(fitt
         average = model.average_effect_
         assert abs(average.value - uplift.mean()) < 3.0 * average.standard_error
         low, high = model.effect_range_
-        assert np.mean((uplift >= low) & (uplift <= high)) == pytest.approx(0.9, abs=0.01)
+        assert np.mean((uplift >= low) & (uplift <= high)) == pytest.approx(
+            0.9, abs=0.01
+        )
         assert model.average_effect_.standard_error > 0.0
 
 
@@ -377,7 +419,9 @@ def test_a_strong_base_does_not_hide_the_average_effect_in_small_tables():
     law = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, len(slopes))),
         policies=POLICIES,
-        outcome=lambda X, t, rng: (rng.random_sample(len(X)) < propensity(X, t)).astype(float),
+        outcome=lambda X, t, rng: (rng.random_sample(len(X)) < propensity(X, t)).astype(
+            float
+        ),
         outcome_mean=propensity,
     )
     X = law.draw_joint(5000, random_state=1).X
@@ -412,12 +456,16 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     assert abs(apart @ old) > 0.5
     assert abs(new.sum()) < 1e-2
     assert abs(apart @ new) < 0.1 * abs(apart @ old)
-    real = hold_out_specifications(rows, MeanFamily(), EFFECT_SPECIFICATIONS[:2], fold, n_jobs=1)
+    real = hold_out_specifications(
+        rows, MeanFamily(), EFFECT_SPECIFICATIONS[:2], fold, n_jobs=1
+    )
     assert levelled(real, fold) is real
 
 
 @EVERY_FAMILY
-def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(family, fitted):
+def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(
+    family, fitted
+):
     """What two people's values of a feature add differs by sqrt(2) times its deviation."""
     data, model = fitted(family)
     X = data["X"][~np.isnan(data["y"])]
@@ -446,7 +494,12 @@ def test_forms_with_one_effect_for_all_tie_everybody():
 
 
 def test_any_number_of_populations_is_taken():
-    several = {"b": policy(1.5), "a": policy(-1.5), "d": policy(0.0), "c": policy(0.5, -1.0)}
+    several = {
+        "b": policy(1.5),
+        "a": policy(-1.5),
+        "d": policy(0.0),
+        "c": policy(0.5, -1.0),
+    }
     data = draw_several(several, 150)
     model = fit(data)
     assert model.populations_ == ["a", "b", "c", "d"]
@@ -494,7 +547,9 @@ def test_policies_that_do_not_differ_are_warned_of():
 def test_the_table_of_forms_adds_up(family, fitted):
     _, model = fitted(family)
     table = model.candidates_
-    assert set(table.name) == {form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS}
+    assert set(table.name) == {
+        form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS
+    }
     assert (np.diff(table.loss) >= 0.0).all()
     assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
     assert table.standard_error[0] == 0.0
@@ -553,7 +608,9 @@ def test_what_judges_a_fit_has_no_say_in_it():
         for each in (y, other)
     )
     assert_allclose(first.without(1).uplift(X), second.without(1).uplift(X), atol=1e-12)
-    assert not np.allclose(first.without(0).uplift(X), second.without(0).uplift(X), atol=1e-3)
+    assert not np.allclose(
+        first.without(0).uplift(X), second.without(0).uplift(X), atol=1e-3
+    )
 
 
 def test_fits_without_a_fold_of_many_rows_are_those_that_are_fitted_without_it(limits):
@@ -590,7 +647,9 @@ def test_an_effect_that_grows_with_the_base_is_found_and_named(tmp_path):
     growing = SimulatedProblem(
         features=lambda n, rng: rng.uniform(-2.0, 2.0, (n, 4)),
         policies={"A": policy(1.0), "B": policy(-1.0)},
-        outcome=lambda X, treated, rng: mean(X, treated) + 0.5 * rng.standard_normal(len(X)),
+        outcome=lambda X, treated, rng: (
+            mean(X, treated) + 0.5 * rng.standard_normal(len(X))
+        ),
         outcome_mean=mean,
     )
     data = growing.draw(400, random_state=1)
@@ -620,7 +679,11 @@ def test_folds_deal_each_cell_evenly():
         counts = np.bincount(fold[population == k], minlength=5)
         assert counts.max() - counts.min() <= 1
     # Fewer rows than folds: as many folds as rows.
-    assert sorted(deal(np.zeros(3, dtype=int), 5, np.random.RandomState(0))) == [0, 1, 2]
+    assert sorted(deal(np.zeros(3, dtype=int), 5, np.random.RandomState(0))) == [
+        0,
+        1,
+        2,
+    ]
     # One row of each cell: a fold of all would leave nothing to fit.
     assert len(set(deal(np.arange(3), 5, np.random.RandomState(0)))) == 3
 
@@ -650,7 +713,10 @@ def test_more_functions_than_rows_leave_sober_numbers():
     model = fit(data)
     assert (model.candidates_.difference < 100.0).all()
     uplift = model.predict(data["X"])
-    assert np.corrcoef(uplift, 1.0 - 1.5 * data["X"][:, 1])[0, 1] > 0.3 or np.ptp(uplift) < 1e-9
+    assert (
+        np.corrcoef(uplift, 1.0 - 1.5 * data["X"][:, 1])[0, 1] > 0.3
+        or np.ptp(uplift) < 1e-9
+    )
     assert np.abs(uplift).max() < 10.0
 
 
@@ -720,7 +786,9 @@ def test_gross_values_do_not_decide_the_fit(fitted):
         data, lambda y: np.where(gross, y + 100 * rng.choice([-1, 1], len(y)), y)
     )
     clean, robust = fit(data), fit(spoiled)
-    assert clean.fit_.best.family.threshold == np.inf  # of normal noise the squared loss is best
+    assert (
+        clean.fit_.best.family.threshold == np.inf
+    )  # of normal noise the squared loss is best
     assert np.isfinite(robust.fit_.best.family.threshold)
     # Squared loss would see a variance of 0.02 * 1e4 = 200 and an error sqrt(200) = 14 times as
     # large; bounded, it is that of the clean rows and a few percent more.
@@ -765,7 +833,9 @@ def test_noise_of_infinite_variance_does_not_hide_the_effect():
 
 def test_outcomes_that_are_mostly_equal_are_not_bounded():
     data = draw("real", n=300)
-    rare = np.random.default_rng(0).choice([-10.0, 0.0, 10.0], len(data["y"]), p=[0.02, 0.96, 0.02])
+    rare = np.random.default_rng(0).choice(
+        [-10.0, 0.0, 10.0], len(data["y"]), p=[0.02, 0.96, 0.02]
+    )
     model = fit({**with_outcomes(data, lambda y: rare)})
     assert np.isfinite(model.predict(data["X"])).all()
 
@@ -824,9 +894,13 @@ def test_scoring_needs_outcome_rows_of_known_populations_and_values(fitted):
     with pytest.raises(LabelError, match="no outcome rows to score; pass some"):
         model.score(**treatments)
     unknown = np.where(data["population"] == "A", "A", "Z")
-    with pytest.raises(LabelError, match=r"has not seen: \['Z'\]; known are \['A', 'B'\]"):
+    with pytest.raises(
+        LabelError, match=r"has not seen: \['Z'\]; known are \['A', 'B'\]"
+    ):
         model.score(**{**data, "population": unknown})
-    with pytest.raises(LabelError, match=r"outcomes 0 and 1 only, but y holds 2 in an outcome row"):
+    with pytest.raises(
+        LabelError, match=r"outcomes 0 and 1 only, but y holds 2 in an outcome row"
+    ):
         model.score(**with_outcomes(data, lambda y: 2 * y))
 
 
@@ -836,7 +910,9 @@ def test_scoring_needs_outcome_rows_of_known_populations_and_values(fitted):
 def test_em_and_the_additive_model_agree_on_a_linear_truth():
     """Two ways to the same likelihood, one of them with curves and scales of its own."""
     data = draw("gaussian", n=1000)
-    em = EMUplift(LinearRegression(), family="gaussian", n_starts=1, random_state=0).fit(**data)
+    em = EMUplift(
+        LinearRegression(), family="gaussian", n_starts=1, random_state=0
+    ).fit(**data)
     own = fit(data, family="gaussian")
     assert em.score(**data) == pytest.approx(own.score(**data), abs=0.01)
     assert np.corrcoef(em.predict(data["X"]), own.predict(data["X"]))[0, 1] > 0.99
@@ -848,7 +924,10 @@ def test_em_and_the_additive_model_agree_on_a_linear_truth():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"family": "poisson"}, r"family must be one of 'auto', 'bernoulli'.* got 'poisson'"),
+        (
+            {"family": "poisson"},
+            r"family must be one of 'auto', 'bernoulli'.* got 'poisson'",
+        ),
         ({"shift_clip": -1.0}, r"shift_clip must be .*got -1"),
     ],
 )
@@ -860,9 +939,15 @@ def test_wrong_parameters_are_named(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"family": "mean"}, r"family must be one of 'auto', 'bernoulli', 'gaussian', got 'mean'"),
+        (
+            {"family": "mean"},
+            r"family must be one of 'auto', 'bernoulli', 'gaussian', got 'mean'",
+        ),
         ({"policy_model": "logistic"}, r"policy_model must be .*got 'logistic'"),
-        ({"policy_model": Ridge()}, r"policy_model must be None or a classifier, got Ridge"),
+        (
+            {"policy_model": Ridge()},
+            r"policy_model must be None or a classifier, got Ridge",
+        ),
         ({"n_starts": 0}, r"n_starts must be .*got 0"),
     ],
 )
@@ -890,7 +975,9 @@ def test_em_has_models_of_its_own(family):
 
 
 def test_a_real_outcome_is_not_bernoulli():
-    with pytest.raises(InputError, match=r"'bernoulli' needs an outcome of two values; use 'mean'"):
+    with pytest.raises(
+        InputError, match=r"'bernoulli' needs an outcome of two values; use 'mean'"
+    ):
         Uplift(family="bernoulli").fit(**draw("real", n=200))
 
 
@@ -899,7 +986,12 @@ def test_a_binary_outcome_may_be_taken_as_real(family):
     data = draw(n=300)
     model = fit(data, family=family)
     assert model.family_ == family
-    assert np.corrcoef(model.predict(data["X"]), problem("bernoulli").uplift(data["X"]))[0, 1] > 0.7
+    assert (
+        np.corrcoef(model.predict(data["X"]), problem("bernoulli").uplift(data["X"]))[
+            0, 1
+        ]
+        > 0.7
+    )
 
 
 def test_what_does_not_settle_is_warned_of(monkeypatch):
@@ -934,9 +1026,13 @@ def test_models_are_saved_and_loaded(family, settings, tmp_path):
     model = fit(data, family=family, **settings)
     loaded = load_model(save_model(model, tmp_path / "model.skops"))
     assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))
-    assert_array_equal(loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"]))
+    assert_array_equal(
+        loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"])
+    )
     assert loaded.score(**data) == model.score(**data)
-    assert getattr(loaded, "average_effect_", None) == getattr(model, "average_effect_", None)
+    assert getattr(loaded, "average_effect_", None) == getattr(
+        model, "average_effect_", None
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])

@@ -31,7 +31,9 @@ def problem(*, binary, names=("a", "b")):
         return mean(X, treated) + rng.standard_normal(len(X))
 
     policies = {name: POLICIES[name] for name in names}
-    return SimulatedProblem(lambda n, rng: rng.standard_normal((n, 2)), policies, outcome, mean)
+    return SimulatedProblem(
+        lambda n, rng: rng.standard_normal((n, 2)), policies, outcome, mean
+    )
 
 
 def rows(data, order=None):
@@ -39,7 +41,10 @@ def rows(data, order=None):
     return {name: np.asarray(data[name])[order] for name in data}
 
 
-DATA = {binary: problem(binary=binary).draw(1000, random_state=0) for binary in (True, False)}
+DATA = {
+    binary: problem(binary=binary).draw(1000, random_state=0)
+    for binary in (True, False)
+}
 X_NEW = np.random.default_rng(1).standard_normal((200, 2))
 
 
@@ -74,7 +79,9 @@ def test_dask_gives_the_same(known):
         name: da.from_array(np.asarray(data[name]), chunks=700)
         for name in ("y", "treatment", "population")
     }
-    source = SeparateLabels(da.from_array(np.asarray(data.X), chunks=(700, 2)), **columns)
+    source = SeparateLabels(
+        da.from_array(np.asarray(data.X), chunks=(700, 2)), **columns
+    )
     assert_allclose(fit(source).predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
 
 
@@ -89,7 +96,9 @@ def test_all_rows_have_a_say_and_not_only_the_sample(known):
     data, model = known
     assert model.fit_.converged
     assert sum(member.weight for member in model.fit_.members) == pytest.approx(1.0)
-    census = take_census(SeparateLabels(**data, stream=True).chunks(), sample_rows=SAMPLE)
+    census = take_census(
+        SeparateLabels(**data, stream=True).chunks(), sample_rows=SAMPLE
+    )
     sampled = census.cells["outcome", "a"].number
     place = data.rows("outcome", "a")[np.setdiff1d(np.arange(1000), sampled)[:50]]
     y = np.array(data.y)
@@ -106,7 +115,9 @@ def test_all_rows_have_a_say_and_not_only_the_sample(known):
 def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
     data = problem(binary=True).draw(200, random_state=3)
     model = fit(SeparateLabels(**data, stream=True))
-    assert len(model.fit_.members) == 5 * len(model.candidates_.kept)  # every form and fold
+    assert len(model.fit_.members) == 5 * len(
+        model.candidates_.kept
+    )  # every form and fold
     assert model.sampled_rows_ is None
     in_memory = Uplift(n_jobs=1, random_state=0).fit(**data)
     np.testing.assert_array_equal(model.predict(X_NEW), in_memory.predict(X_NEW))
@@ -155,7 +166,9 @@ def test_a_checkpoint_goes_on_where_the_fit_stopped(known, tmp_path):
     whole, rest = Breaks(data, 0), Breaks(data, 0)
     fit(SeparateLabels.from_chunks(whole))
     again = fit(SeparateLabels.from_chunks(rest), checkpoint=file)
-    assert rest.n_passes == whole.n_passes - 3  # the census is taken again, three passes are not
+    assert (
+        rest.n_passes == whole.n_passes - 3
+    )  # the census is taken again, three passes are not
     np.testing.assert_array_equal(again.predict(X_NEW), model.predict(X_NEW))
     assert not file.exists()
 
@@ -195,10 +208,14 @@ def test_what_needs_all_rows_in_memory_is_refused(tmp_path):
     data = SeparateLabels(**DATA[True], stream=True)
     with pytest.raises(InputError, match="shift='classifier' needs all rows in memory"):
         Uplift(shift="classifier").fit(data)
-    with pytest.raises(InputError, match=r"PlugInUplift needs all rows in memory, .* streamed"):
+    with pytest.raises(
+        InputError, match=r"PlugInUplift needs all rows in memory, .* streamed"
+    ):
         PlugInUplift().fit(data)
     for model in (Uplift(), PlugInUplift()):  # by likelihood, and by risk
-        with pytest.raises(InputError, match="score needs all rows in memory, and these are stre"):
+        with pytest.raises(
+            InputError, match="score needs all rows in memory, and these are stre"
+        ):
             model.score(data)
     with pytest.raises(InputError, match="checkpoint is for streamed rows"):
         fit(DATA[True], checkpoint=tmp_path / "c")
@@ -206,7 +223,9 @@ def test_what_needs_all_rows_in_memory_is_refused(tmp_path):
 
 def test_a_checkpoint_needs_a_seed(tmp_path):
     with pytest.raises(InputError, match="needs an integer random_state"):
-        Uplift().fit(SeparateLabels(**DATA[True], stream=True), checkpoint=tmp_path / "c")
+        Uplift().fit(
+            SeparateLabels(**DATA[True], stream=True), checkpoint=tmp_path / "c"
+        )
 
 
 def test_pairs_that_were_screened_on_the_sample_are_fitted_to_all_rows(tmp_path):

@@ -118,11 +118,18 @@ def test_branches_that_lead_out_of_a_tree_are_refused(saved, tmp_path):
         if nodes.dtype.names is None or len(nodes) < 2:
             continue
         n_trees += 1
-        for field, value in (("left_child", 10**6), ("left_child", 0), ("feature", 10**6)):
+        for field, value in (
+            ("left_child", 10**6),
+            ("left_child", 0),
+            ("feature", 10**6),
+        ):
             lie, file = nodes.copy(), io.BytesIO()
             lie[field][0] = value
             np.save(file, lie)
-            assert outcome(sealed(parts | {name: file.getvalue()}), tmp_path / "m.skops") is None
+            assert (
+                outcome(sealed(parts | {name: file.getvalue()}), tmp_path / "m.skops")
+                is None
+            )
     assert n_trees == 8
 
 
@@ -142,7 +149,9 @@ def test_another_estimator_is_refused(tmp_path):
     record = {"layout": 1, "unjoined": "0.1.0"}
     parts = members(other.read_bytes()) | {"unjoined.json": json.dumps(record).encode()}
     other.write_bytes(sealed(parts))
-    with pytest.raises(TableError, match="holds a LinearRegression, not an uplift estimator"):
+    with pytest.raises(
+        TableError, match="holds a LinearRegression, not an uplift estimator"
+    ):
         load_model(other)
 
 
@@ -191,7 +200,9 @@ def bomb(parts, declared):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory limits and /proc")
-def test_an_archive_that_would_fill_the_memory_is_refused_before_it_expands(saved, tmp_path):
+def test_an_archive_that_would_fill_the_memory_is_refused_before_it_expands(
+    saved, tmp_path
+):
     parts = members(saved["minmax"][0])
     paths, whole = [], tmp_path / "whole.skops"
     whole.write_bytes(saved["minmax"][0])

@@ -15,7 +15,9 @@ ELSEWHERE = {"categorical_features", "n_jobs", "random_state", "shift", "shift_c
 CLASSES = [
     value
     for value in vars(unjoined).values()
-    if isinstance(value, type) and issubclass(value, UpliftEstimator) and value._parameters
+    if isinstance(value, type)
+    and issubclass(value, UpliftEstimator)
+    and value._parameters
 ]
 
 
@@ -31,8 +33,14 @@ def test_every_parameter_is_declared_and_every_default_is_allowed(estimator):
     ("model", "message"),
     [
         (MinMaxUplift(standardize="no"), "standardize must be True or False, got 'no'"),
-        (PlugInUplift(outcome_model="ridge"), "outcome_model must be None or a scikit-learn"),
-        (PlugInUplift(treatment_model=dict), "treatment_model must be None or a scikit-learn"),
+        (
+            PlugInUplift(outcome_model="ridge"),
+            "outcome_model must be None or a scikit-learn",
+        ),
+        (
+            PlugInUplift(treatment_model=dict),
+            "treatment_model must be None or a scikit-learn",
+        ),
         (DensityUplift(n_folds=1), "n_folds must be 2 or above, got 1"),
     ],
 )

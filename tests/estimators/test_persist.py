@@ -104,7 +104,9 @@ def test_a_model_of_very_many_features_is_written(tmp_path):
     kind = np.repeat(["outcome", "treatment"], 320)
     treated = rng.random(640) < np.where(population == 0, 0.9, 0.1)
     y = np.where(kind == "outcome", X[:, 0] + treated, treated)
-    model = MinMaxUplift(random_state=0).fit(X, **separate_labels(y, kind), population=population)
+    model = MinMaxUplift(random_state=0).fit(
+        X, **separate_labels(y, kind), population=population
+    )
     loaded = load_model(save_model(model, tmp_path / "model.skops"))
     assert_array_equal(loaded.predict(X), model.predict(X))
 
@@ -123,7 +125,9 @@ def test_functions_that_nobody_could_load_are_not_written(data, tmp_path):
         curve=lambda g: 0 * g + 0.5,
     )
     model = MinMaxUplift(basis="linear", loss=loss).fit(**data)
-    with pytest.raises(TableError, match=r"the parameter loss holds a function .*<lambda>"):
+    with pytest.raises(
+        TableError, match=r"the parameter loss holds a function .*<lambda>"
+    ):
         save_model(model, tmp_path / "model.skops")
     assert list(tmp_path.iterdir()) == []
 
@@ -161,9 +165,13 @@ class Unknown(LinearRegression):
 
 
 def test_unknown_types_need_to_be_trusted_by_name(data, tmp_path):
-    model = PlugInUplift(outcome_model=Unknown(), treatment_model=LinearRegression(), min_gap=0.0)
+    model = PlugInUplift(
+        outcome_model=Unknown(), treatment_model=LinearRegression(), min_gap=0.0
+    )
     name, path = f"{Unknown.__module__}.Unknown", tmp_path / "model.skops"
-    with pytest.raises(TableError, match="not saved, because load_model would refuse its file"):
+    with pytest.raises(
+        TableError, match="not saved, because load_model would refuse its file"
+    ):
         save_model(model.fit(**data), path)
     assert not path.exists()
     save_model(model, path, trusted=[name])
@@ -178,8 +186,12 @@ def test_pipelines_of_scikit_learn_are_saved(data, tmp_path):
         pipeline = make_pipeline(StandardScaler(), TwoStageUplift()).fit(**data)
         again = load_model(save_model(pipeline, tmp_path / "pipeline.skops"))
         assert_array_equal(again.predict(data["X"]), pipeline.predict(data["X"]))
-    other = make_pipeline(StandardScaler(), LinearRegression()).fit(data["X"], data.checked.label)
-    with pytest.raises(TableError, match="holds a LinearRegression, not an uplift estimator"):
+    other = make_pipeline(StandardScaler(), LinearRegression()).fit(
+        data["X"], data.checked.label
+    )
+    with pytest.raises(
+        TableError, match="holds a LinearRegression, not an uplift estimator"
+    ):
         save_model(other, tmp_path / "other.skops")
 
 
@@ -201,7 +213,10 @@ def test_failing_to_write_leaves_the_old_file(data, tmp_path, monkeypatch):
 
 def centers_of(model):
     basis = model.basis_
-    return model.scaling_.mean + model.scaling_.scale * getattr(basis, "second", basis).centers
+    return (
+        model.scaling_.mean
+        + model.scaling_.scale * getattr(basis, "second", basis).centers
+    )
 
 
 @pytest.mark.parametrize("estimator", [MinMaxUplift, WeightedUplift])

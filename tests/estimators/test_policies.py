@@ -35,11 +35,15 @@ def draw(first, second, n, seed=0, weight=None):
     population = np.r_[np.repeat([0, 1], n), np.tile([0, 1], 4)]
     propensity = np.where(population == 0, first(X), second(X))
     y = np.where(kind == "treatment", rng.random(len(X)) < propensity, X[:, 0])
-    return label_rows(X, **separate_labels(y, kind), population=population, sample_weight=weight)
+    return label_rows(
+        X, **separate_labels(y, kind), population=population, sample_weight=weight
+    )
 
 
 def fit(rows, model=None, seed=0, n_jobs=1):
-    fits = fit_policies(rows.X, rows, model, rng=np.random.RandomState(seed), n_jobs=n_jobs)
+    fits = fit_policies(
+        rows.X, rows, model, rng=np.random.RandomState(seed), n_jobs=n_jobs
+    )
     return [fit.policy for fit in fits]
 
 
@@ -86,7 +90,9 @@ def test_a_given_classifier_is_used_as_it_is_and_not_changed():
     model = DecisionTreeClassifier(max_depth=2, random_state=0)
     policies = fit(rows, model)
     at = rows.at("treatment", 0)
-    own = DecisionTreeClassifier(max_depth=2, random_state=0).fit(rows.X[at], rows.label[at])
+    own = DecisionTreeClassifier(max_depth=2, random_state=0).fit(
+        rows.X[at], rows.label[at]
+    )
     assert_allclose(policies[0](grid()), own.predict_proba(grid())[:, 1], rtol=1e-14)
     assert not hasattr(model, "tree_")
 
@@ -151,7 +157,11 @@ def test_cross_fitted_policies_have_not_seen_the_row(model):
     A given model has no forms to weigh, so that nothing changes at all.
     """
     rows = draw(linear, constant(0.5), 60)
-    settings = {"policy_model": model, "outcome_model": LinearRegression(), "n_folds": 2}
+    settings = {
+        "policy_model": model,
+        "outcome_model": LinearRegression(),
+        "n_folds": 2,
+    }
     at = rows.at("treatment", 0)[0]
     before = cross_fit(rows, **settings, rng=np.random.RandomState(0)).policies[:, 0]
     rows.label[at] *= -1.0

@@ -12,7 +12,13 @@ from problems import PROBLEMS
 from scipy.special import expit
 from trials import oracle_share
 
-from unjoined import SeparateLabels, Uplift, identification_strength, load_model, save_model
+from unjoined import (
+    SeparateLabels,
+    Uplift,
+    identification_strength,
+    load_model,
+    save_model,
+)
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.data.rows import separate_labels
 from unjoined.evaluate import Estimate
@@ -51,7 +57,9 @@ def clear():
 
 def test_a_fit_says_how_strong_the_policies_are(data, model):
     strength = model.average_effect_.ratio.strength
-    assert model.identification_ == replace(identification_strength(**data), strength=strength)
+    assert model.identification_ == replace(
+        identification_strength(**data), strength=strength
+    )
 
 
 def test_the_summary_says_what_was_found(clear):
@@ -64,7 +72,9 @@ def test_the_summary_says_what_was_found(clear):
     assert used == "It uses 3 features: age, income, visits."
     assert low < 1.0 < high
     low, high = clear.effect_range_
-    assert differ.startswith("People clearly respond differently. For nine people in ten")
+    assert differ.startswith(
+        "People clearly respond differently. For nine people in ten"
+    )
     assert differ.endswith(f"between {low:+.4g} and {high:+.4g}.")
     assert features.startswith("The effect varies with income (")
     assert fitted.startswith("In the likeliest form the base ")
@@ -98,9 +108,13 @@ def test_equal_effects_are_seldom_called_different():
     law = real_problem(lambda X: np.full(len(X), 1.0), d=2)
     n_seeds, different = 6, 0
     for seed in range(n_seeds):
-        model = Uplift(n_jobs=1, random_state=seed).fit(**law.draw(150, random_state=seed))
+        model = Uplift(n_jobs=1, random_state=seed).fit(
+            **law.draw(150, random_state=seed)
+        )
         said = "The rows do not show that people respond differently" in model.reason_
-        assert said == (model.summary().splitlines()[1].startswith("The rows do not show"))
+        assert said == (
+            model.summary().splitlines()[1].startswith("The rows do not show")
+        )
         different += not said
         # 300 rows of variance below 2, exposures 0.4 away from their mean: 5 sqrt(2 / 300) / 0.4.
         assert model.average_effect_.value == pytest.approx(1.0, abs=1.0)
@@ -122,7 +136,10 @@ def test_words_follow_how_far_uplift_rises_with_the_rank(rise, words, clear):
     assert other.reason_.startswith(words)
     assert words in other.summary()
     assert ("Rank by it with care." in other.summary()) == (not rise > 2.2)
-    assert f"The {'effect' if rise > 2.2 else 'estimate'} varies with income" in other.summary()
+    assert (
+        f"The {'effect' if rise > 2.2 else 'estimate'} varies with income"
+        in other.summary()
+    )
 
 
 def test_predictions_average_to_the_average_effect(data, model):
@@ -142,13 +159,19 @@ def test_predictions_average_to_the_average_effect(data, model):
 @pytest.mark.parametrize(
     ("measured", "model", "expected"),
     [
-        (Estimate(1.0, 0.5), Estimate(0.3, 0.3), 0.3),  # closer than 2 sqrt(0.25 - 0.09) = 0.8
+        (
+            Estimate(1.0, 0.5),
+            Estimate(0.3, 0.3),
+            0.3,
+        ),  # closer than 2 sqrt(0.25 - 0.09) = 0.8
         (Estimate(3.0, 0.5), Estimate(1.0, 0.3), 3.0 - 0.64 / 2.0),
         (Estimate(1.0, 0.2), Estimate(0.0, 0.3), 1.0),  # the model is no surer
         (Estimate(1.0, 0.2), Estimate(1.0, 0.1), 1.0),
     ],
 )
-def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains(measured, model, expected):
+def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains(
+    measured, model, expected
+):
     assert measured.shrunk_towards(model) == pytest.approx(expected)
 
 
@@ -161,7 +184,11 @@ BASES = {
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "base", ["product", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xor", "steps"))]
+    "base",
+    [
+        "product",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("xor", "steps")),
+    ],
 )
 def test_what_a_base_lacks_does_not_pass_for_people_who_differ(base):
     """The effect is 0.4 for all; of six fits two are called different once in 200 times."""
@@ -179,7 +206,9 @@ def test_what_a_base_lacks_does_not_pass_for_people_who_differ(base):
         outcome_mean=mean,
     )
     said = [
-        Uplift(n_jobs=1, random_state=seed).fit(law.draw(400, random_state=seed)).reason_
+        Uplift(n_jobs=1, random_state=seed)
+        .fit(law.draw(400, random_state=seed))
+        .reason_
         for seed in range(6)
     ]
     assert sum("do not show" not in words for words in said) <= 1
@@ -191,7 +220,10 @@ def test_features_that_say_nothing_do_not_gain_by_being_chosen():
     """Coin flips and 150 features: features are chosen without the rows that judge them."""
     law = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 150)),
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.2)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.2),
+        },
         outcome=lambda X, treated, rng: 1.0 * (rng.random_sample(len(X)) < 0.5),
         outcome_mean=lambda X, treated: np.full(len(X), 0.5),
     )
@@ -199,7 +231,9 @@ def test_features_that_say_nothing_do_not_gain_by_being_chosen():
     model = Uplift(n_jobs=1, random_state=0).fit(law.draw(250, random_state=0))
     uplift = model.predict(X)
     assert "do not show" in model.reason_
-    assert model.gain_.gain(uplift, uplift >= np.quantile(uplift, 0.7)).interval()[0] < 0.0
+    assert (
+        model.gain_.gain(uplift, uplift >= np.quantile(uplift, 0.7)).interval()[0] < 0.0
+    )
 
 
 def test_one_effect_for_all_ranks_by_the_base_where_outcomes_have_two_values(clear):
@@ -229,7 +263,10 @@ def test_the_interval_of_a_rate_stays_where_rates_are(data, model):
 def _rows(table):
     """Return the words of a table as a notebook shows it, row by row."""
     rows = re.findall("<tr>(.*?)</tr>", table._repr_html_())
-    return [[unescape(word) for word in re.findall("<t[hd]>([^<]*)</t[hd]>", row)] for row in rows]
+    return [
+        [unescape(word) for word in re.findall("<t[hd]>([^<]*)</t[hd]>", row)]
+        for row in rows
+    ]
 
 
 def test_the_table_of_forms_reads_well_as_text_in_a_notebook_and_as_a_frame(model):
@@ -237,10 +274,14 @@ def test_the_table_of_forms_reads_well_as_text_in_a_notebook_and_as_a_frame(mode
     frame = pd.DataFrame(table.to_dict())
     assert frame["name"].tolist() == list(table.name)
     assert frame["weight"].sum() == pytest.approx(1.0)
-    assert (frame["loss"] - frame["loss"][0]).to_numpy() == pytest.approx(frame["difference"])
+    assert (frame["loss"] - frame["loss"][0]).to_numpy() == pytest.approx(
+        frame["difference"]
+    )
     heading, *lines = repr(table).splitlines()
     assert heading.split()[:2] == ["form", "weight"]
-    assert len({len(line) for line in (heading, *lines)}) == 1  # columns stay below their headings
+    assert (
+        len({len(line) for line in (heading, *lines)}) == 1
+    )  # columns stay below their headings
     for line, name, weight in zip(lines, table.name, table.weight, strict=True):
         assert line.startswith(name)
         assert f"{weight:.1%}" in line
@@ -265,7 +306,9 @@ def test_any_number_of_populations_is_taken():
     kind = np.repeat(["outcome", "treatment"], 450)
     propensity = np.select([population == "a", population == "b"], [0.9, 0.5], 0.1)
     treated = rng.random_sample(900) < propensity
-    y = np.where(kind == "treatment", treated, X[:, 0] + treated * X[:, 1] + rng.normal(size=900))
+    y = np.where(
+        kind == "treatment", treated, X[:, 0] + treated * X[:, 1] + rng.normal(size=900)
+    )
     data = SeparateLabels(**separate_labels(y, kind), X=X, population=population)
     model = Uplift(random_state=0).fit(**data)
     assert model.populations_ == ["a", "b", "c"]
@@ -277,7 +320,9 @@ def test_categories_are_taken():
     data = dict(law.draw(300, random_state=0))
     code = np.digitize(data["X"][:, 1], [-0.5, 0.5]).astype(float)
     frame = pd.DataFrame({"age": data["X"][:, 0], "shape": code})
-    model = Uplift(categorical_features=["shape"], random_state=0).fit(**{**data, "X": frame})
+    model = Uplift(categorical_features=["shape"], random_state=0).fit(
+        **{**data, "X": frame}
+    )
     assert "shape" in model.summary().splitlines()[2]
     rows = pd.DataFrame({"age": [0.0, 0.0, 0.0], "shape": [0.0, 1.0, 2.0]})
     assert np.argmax(model.predict(rows)) == 1

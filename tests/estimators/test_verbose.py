@@ -12,7 +12,9 @@ from unjoined.errors import InputError
 
 DATA = paper_problem(b=5.0).draw(100, random_state=0)
 FAST = {
-    "min-max": lambda **words: MinMaxUplift(n_centers=5, ridge_f=1.0, ridge_g=1.0, **words),
+    "min-max": lambda **words: MinMaxUplift(
+        n_centers=5, ridge_f=1.0, ridge_g=1.0, **words
+    ),
     "default": Uplift,
 }
 
@@ -45,7 +47,9 @@ def test_passes_over_files_say_how_many_rows_there_are(caplog, tmp_path):
     for label in ("y", "t"):
         for name in "ab":
             files[label, name] = tmp_path / f"{label}{name}.csv"
-            frame = pd.DataFrame({"x": rng.normal(size=200), label: rng.integers(0, 2, 200)})
+            frame = pd.DataFrame(
+                {"x": rng.normal(size=200), label: rng.integers(0, 2, 200)}
+            )
             frame.to_csv(files[label, name], index=False)
     tables = [{name: files[label, name] for name in "ab"} for label in ("y", "t")]
     source = SeparateLabels.from_tables(*tables, outcome="y", treatment="t", stream=90)
@@ -60,5 +64,7 @@ def test_passes_over_files_say_how_many_rows_there_are(caplog, tmp_path):
 
 @pytest.mark.parametrize("verbose", [-1, "yes", None, 0.5])
 def test_verbose_must_be_a_flag_or_a_number(verbose):
-    with pytest.raises(InputError, match="verbose must be True, False or a whole number"):
+    with pytest.raises(
+        InputError, match="verbose must be True, False or a whole number"
+    ):
         Uplift(verbose=verbose).fit(DATA)

@@ -34,7 +34,11 @@ def spend_problem(policies=None):
 
 EVERYONE = {"A": lambda X: np.ones(len(X)), "B": lambda X: np.zeros(len(X))}
 # Linear models are quick; no test below is about the default ones unless it says so.
-QUICK = {"policy_model": LogisticRegression(), "outcome_model": LinearRegression(), "n_folds": 2}
+QUICK = {
+    "policy_model": LogisticRegression(),
+    "outcome_model": LinearRegression(),
+    "n_folds": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +50,15 @@ def parts(data, seed=0):
     """Return rows, some nuisances, basis values and folds to try the pure functions on."""
     rng = np.random.default_rng(seed)
     rows = label_rows(
-        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+        np.asarray(data.X),
+        y=data.y,
+        treatment=data.treatment,
+        population=data.population,
     )
     n = len(rows.label)
-    nuisances = Nuisances(rng.uniform(0.05, 0.95, (n, 2)), 10.0 + rng.standard_normal(n))
+    nuisances = Nuisances(
+        rng.uniform(0.05, 0.95, (n, 2)), 10.0 + rng.standard_normal(n)
+    )
     Phi = np.column_stack([np.ones(n), rows.X, rows.X**2])
     return rows, nuisances, Phi, rng.integers(0, 3, n)
 
@@ -67,8 +76,12 @@ def test_sums_equal_the_risk_written_out(data):
             z = sign * (rows.label[i] - nuisances.outcome_mean[i])
             total -= rows.share[i] * 4.0 * z * nu * f
         else:
-            total += rows.share[i] * sign * (rows.label[i] - (e_1 + e_2 - 1)) * nu * f**2
-    assert alpha @ H.sum(axis=0) @ alpha - 4 * b.sum(axis=0) @ alpha == pytest.approx(total)
+            total += (
+                rows.share[i] * sign * (rows.label[i] - (e_1 + e_2 - 1)) * nu * f**2
+            )
+    assert alpha @ H.sum(axis=0) @ alpha - 4 * b.sum(axis=0) @ alpha == pytest.approx(
+        total
+    )
 
 
 def test_solution_has_no_gradient_and_leaves_unknown_directions_alone():
@@ -78,7 +91,9 @@ def test_solution_has_no_gradient_and_leaves_unknown_directions_alone():
     alpha = solve_weighted(H, b, 0.3)
     assert_allclose(2 * H @ alpha - 4 * b + 2 * 0.3 * alpha, 0.0, atol=1e-10)
     flat = np.diag([1.0, 2.0, 0.0])
-    assert_allclose(solve_weighted(flat, np.array([1.0, 1.0, 5.0]), 0.0), [2.0, 1.0, 0.0])
+    assert_allclose(
+        solve_weighted(flat, np.array([1.0, 1.0, 5.0]), 0.0), [2.0, 1.0, 0.0]
+    )
 
 
 def test_path_equals_slow_refits(data):
@@ -91,7 +106,9 @@ def test_path_equals_slow_refits(data):
         total = 0.0
         for j in range(3):
             others = [i for i in range(3) if i != j]
-            alpha = solve_weighted(H[others].sum(axis=0) * 1.5, b[others].sum(axis=0) * 1.5, ridge)
+            alpha = solve_weighted(
+                H[others].sum(axis=0) * 1.5, b[others].sum(axis=0) * 1.5, ridge
+            )
             total += alpha @ H[j] @ alpha - 4 * b[j] @ alpha
         assert risk == pytest.approx(4.0 * total, rel=1e-8)
     assert path.best == path.ridges[np.argmin(path.risks)]
@@ -117,7 +134,9 @@ def test_the_truth_solves_the_equations_on_average():
     for seed in range(200):
         data = problem.draw(150, random_state=seed)
         X = np.asarray(data.X)
-        rows = label_rows(X, y=data.y, treatment=data.treatment, population=data.population)
+        rows = label_rows(
+            X, y=data.y, treatment=data.treatment, population=data.population
+        )
         e = np.column_stack([problem.policies[name](X) for name in "AB"])
         wrong = (1.0 + 0.5 * np.sin(X[:, 0]))[:, None]
         given = Nuisances(0.5 + (e - 0.5) * wrong, np.full(len(X), 10.0))
@@ -169,17 +188,24 @@ def test_a_shift_of_the_outcome_changes_nothing_and_its_scale_scales(data, ridge
 def test_defaults_find_the_papers_uplift():
     problem = paper_problem(b=5.0)
     model = WeightedUplift(random_state=0)
-    data, new = problem.draw(1500, random_state=0), problem.draw_joint(4000, random_state=1)
+    data, new = (
+        problem.draw(1500, random_state=0),
+        problem.draw_joint(4000, random_state=1),
+    )
     uplift = model.fit(**data).predict(new.X)
     assert qini(uplift, new.uplift, normalize=True).value > 0.7
     assert model.path_ is not None
     assert model.ridge_ == model.path_.best
-    assert_array_equal(WeightedUplift(random_state=0).fit(**data).predict(new.X), uplift)
+    assert_array_equal(
+        WeightedUplift(random_state=0).fit(**data).predict(new.X), uplift
+    )
 
 
 def test_prediction_in_chunks_is_the_same(data):
     """Chunks have 65,536 rows."""
-    model = WeightedUplift(basis="linear", ridge=0.1, random_state=0, **QUICK).fit(**data)
+    model = WeightedUplift(basis="linear", ridge=0.1, random_state=0, **QUICK).fit(
+        **data
+    )
     expected = model.predict(data.X)
     many = model.predict(np.tile(data.X, (60, 1)))
     assert_allclose(many, np.tile(expected, 60), rtol=1e-12)
@@ -187,7 +213,9 @@ def test_prediction_in_chunks_is_the_same(data):
 
 
 def test_a_risk_without_a_minimum_says_what_to_do():
-    with pytest.raises(InputError, match=r"no minimum.*eigenvalue is -0.5.*ridge above 0.5"):
+    with pytest.raises(
+        InputError, match=r"no minimum.*eigenvalue is -0.5.*ridge above 0.5"
+    ):
         solve_weighted(np.diag([1.0, -0.5]), np.ones(2), 0.1)
 
 
@@ -195,7 +223,10 @@ def test_a_risk_without_a_minimum_says_what_to_do():
     ("settings", "message"),
     [
         ({"basis": "cubic"}, "basis must be one of .* got 'cubic'"),
-        ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
+        (
+            {"basis": 3},
+            "basis must be a name, or a callable with size and n_features, got 3",
+        ),
         ({"ridge": -1.0}, "ridge must be a finite number, 0 or above, got -1.0"),
         ({"ridge": "best"}, "ridge must be one of 'auto', got 'best'"),
         ({"width": 0.0}, "width must be a finite number above 0, got 0.0"),

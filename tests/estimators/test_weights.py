@@ -35,7 +35,10 @@ REAL = {
     "two-stage": uj.TwoStageUplift(**SEED),
     "two-stage-constant": uj.TwoStageUplift(effect="constant", **SEED),
     "two-stage-penalised": uj.TwoStageUplift(
-        basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1), **SEED
+        basis="gaussian",
+        first_stage=LogisticRegression(),
+        second_stage=Ridge(0.1),
+        **SEED,
     ),
     "weighted": uj.WeightedUplift(**SEED),
     "mixture-mean": uj.Uplift(**ONE),
@@ -84,9 +87,9 @@ def scales(data):
     """Return ways to rescale weights: all alike, and each table by another number."""
     n = len(data["y"])
     target = np.isnan(data["population"])
-    cell = np.where(~np.isnan(data["y"]), 0, 2) + np.where(target, 0, data["population"]).astype(
-        int
-    )
+    cell = np.where(~np.isnan(data["y"]), 0, 2) + np.where(
+        target, 0, data["population"]
+    ).astype(int)
     each = np.where(target, 3e3, np.array([1e-6, 1.0 / n, 2.0, 1e6])[cell])
     return {"1e-6": 1e-6, "each table its own": each}
 
@@ -98,7 +101,9 @@ def test_equal_weights_are_none_weight_zero_is_no_row_and_units_do_not_matter(na
     data, weight = tables(binary=binary)
     new = np.random.default_rng(4).standard_normal((20, 2))
     none = clone(model).fit(**data).predict(new)
-    equal = clone(model).fit(**data, sample_weight=np.full(len(weight), 0.3)).predict(new)
+    equal = (
+        clone(model).fit(**data, sample_weight=np.full(len(weight), 0.3)).predict(new)
+    )
     np.testing.assert_allclose(equal, none, **CLOSE)
     absent = np.arange(len(weight)) % 9 == 4
     scaled = scales(data)["each table its own"] * np.where(absent, 0.0, weight)
@@ -115,7 +120,9 @@ def test_networks_do_not_see_the_unit_of_the_weights():
     data, weight = tables()
     expected = clone(model).fit(**data, sample_weight=weight).predict(data["X"])
     for scale in (1e-6, scales(data)["each table its own"]):
-        found = clone(model).fit(**data, sample_weight=scale * weight).predict(data["X"])
+        found = (
+            clone(model).fit(**data, sample_weight=scale * weight).predict(data["X"])
+        )
         np.testing.assert_allclose(found, expected, **CLOSE)
 
 
@@ -124,10 +131,15 @@ def _risks(data, weight, *, binary):
     labelled = {**data, "sample_weight": weight}
     f = data["X"][:, 0]
     held = uj.evaluate.HeldOutRows.from_data(**labelled, n_folds=2)
-    scores = [held.score(f, name) for name in ("weighted_risk", "outcome_risk", "fixed_critic")]
+    scores = [
+        held.score(f, name)
+        for name in ("weighted_risk", "outcome_risk", "fixed_critic")
+    ]
     if binary:
         return np.array(scores)
-    linear = uj.MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE)
+    linear = uj.MinMaxUplift(
+        basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE
+    )
     linear.fit(**data)
     strength = uj.identification_strength(**labelled)
     return np.array(
@@ -159,10 +171,16 @@ def test_the_unit_of_the_weights_changed_a_risk(binary):
 @pytest.mark.filterwarnings("ignore")
 def test_a_likelihood_does_not_see_the_unit_of_the_weights():
     data, weight = tables()
-    models = {"outcome_model": Ridge(), "policy_model": LogisticRegression(), "n_starts": 1}
+    models = {
+        "outcome_model": Ridge(),
+        "policy_model": LogisticRegression(),
+        "n_starts": 1,
+    }
     mixture = uj.EMUplift(family="gaussian", **models, random_state=0).fit(**data)
     expected = mixture.score(**data, sample_weight=weight)
-    assert mixture.score(**data, sample_weight=1e-6 * weight) == pytest.approx(expected, rel=1e-9)
+    assert mixture.score(**data, sample_weight=1e-6 * weight) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():
@@ -172,8 +190,12 @@ def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():
     weight = np.random.default_rng(0).uniform(0.5, 1.5, len(data.y))
     share = []
     for scale in (1.0, 1.0 / len(weight)):
-        model = uj.FourLogistic(random_state=0).fit(**data, sample_weight=scale * weight)
-        share.append(uj.evaluate.qini(model.predict(new.X), new.uplift, normalize=True).value)
+        model = uj.FourLogistic(random_state=0).fit(
+            **data, sample_weight=scale * weight
+        )
+        share.append(
+            uj.evaluate.qini(model.predict(new.X), new.uplift, normalize=True).value
+        )
     assert share[0] == pytest.approx(share[1], abs=1e-9)
 
 
@@ -181,8 +203,12 @@ def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():
 def test_weights_whose_sum_is_no_number_any_more_are_still_weights():
     data, weight = tables()
     expected = uj.PlugInUplift(random_state=0).fit(**data, sample_weight=weight)
-    found = uj.PlugInUplift(random_state=0).fit(**data, sample_weight=1e308 * weight / 1.5)
-    np.testing.assert_allclose(found.predict(data["X"]), expected.predict(data["X"]), rtol=1e-9)
+    found = uj.PlugInUplift(random_state=0).fit(
+        **data, sample_weight=1e308 * weight / 1.5
+    )
+    np.testing.assert_allclose(
+        found.predict(data["X"]), expected.predict(data["X"]), rtol=1e-9
+    )
 
 
 N = 800
@@ -226,7 +252,9 @@ def test_weights_in_other_units_drew_another_sample(sample_rows, settings, limit
     expected = fit(data, weight, **settings).predict(data["X"])
     for scale in (1.0 / N, 1e6, np.array([1e-6, 1.0 / N, 2.0, 1e6])[cell]):
         found = fit(data, scale * weight, **settings)
-        np.testing.assert_allclose(found.predict(data["X"]), expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(
+            found.predict(data["X"]), expected, rtol=1e-7, atol=1e-9
+        )
     none = fit(data, None, **settings).predict(data["X"])
     equal = fit(data, np.full(N, 0.3), **settings).predict(data["X"])
     np.testing.assert_allclose(equal, none, rtol=1e-7, atol=1e-9)
@@ -249,9 +277,13 @@ def test_copies_of_a_row_with_other_weights_do_not_depend_on_chunks_and_units():
     cut = SeparateLabels(**data, sample_weight=weight, stream=77)
     other = uj.MinMaxUplift(random_state=0, n_jobs=1).fit(cut)
     for found in (other, fit(data, 1e-6 * weight)):
-        np.testing.assert_allclose(found.predict(data["X"]), expected, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            found.predict(data["X"]), expected, rtol=1e-6, atol=1e-8
+        )
     strength = uj.identification_strength(**data, sample_weight=weight)
-    assert model.identification_.f_statistic == pytest.approx(strength.f_statistic, rel=1e-9)
+    assert model.identification_.f_statistic == pytest.approx(
+        strength.f_statistic, rel=1e-9
+    )
     assert model.identification_.rms_gap == pytest.approx(strength.rms_gap, rel=1e-9)
 
 

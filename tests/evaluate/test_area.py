@@ -20,7 +20,9 @@ from unjoined.evaluate import (
 
 # Few distinct scores, so that most draws hold ties.
 ROWS = st.lists(
-    st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)), min_size=2, max_size=30
+    st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)),
+    min_size=2,
+    max_size=30,
 )
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -80,7 +82,9 @@ def test_rank_score_is_the_mean_gap_of_pairs_and_twice_auuc_less_mean(rows):
 @given(ROWS)
 def test_half_tie_auuc_is_the_area_under_the_curve(rows):
     score, values = columns(rows)
-    assert_allclose(uplift_curve(score, values).area(), auuc(score, values).value, atol=1e-11)
+    assert_allclose(
+        uplift_curve(score, values).area(), auuc(score, values).value, atol=1e-11
+    )
 
 
 @QUICK
@@ -207,7 +211,9 @@ def test_standard_errors_match_the_spread_over_repeated_draws(name, kind):
     low, high = chi2.ppf([1e-4, 1 - 1e-4], repeats - 1) / (repeats - 1)
     assert low - 4 / n < ratio < high + 4 / n
 
-    truth = value.mean()  # its own error adds 1/R to the variance, nothing at this scale
+    truth = (
+        value.mean()
+    )  # its own error adds 1/R to the variance, nothing at this scale
     covered = np.sum(np.abs(value - truth) <= 1.959964 * error)
     room = repeats * 4 / n
     low, high = binom.ppf([1e-4, 1 - 1e-4], repeats, 0.95)
@@ -269,7 +275,9 @@ def test_share_outside_its_range_is_refused(k):
 
 
 def test_unknown_tie_form_is_refused():
-    with pytest.raises(InputError, match="ties must be one of 'half', 'paper', got 'full'"):
+    with pytest.raises(
+        InputError, match="ties must be one of 'half', 'paper', got 'full'"
+    ):
         auuc([1, 2], [1, 2], ties="full")
 
 

@@ -10,7 +10,9 @@ from unjoined.errors import InputError
 from unjoined.evaluate import Estimate, average_uplift, uplift_curve
 
 ROWS = st.lists(
-    st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)), min_size=2, max_size=30
+    st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)),
+    min_size=2,
+    max_size=30,
 )
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -70,7 +72,10 @@ def test_no_curve_is_above_the_perfect_one_and_all_end_at_treating_everyone(rows
 
 def test_constant_score_is_the_random_line():
     values = [3.0, -1.0, 4.0, 0.0]
-    flat, everyone = uplift_curve(np.zeros(4), values), average_uplift(values, np.ones(4))
+    flat, everyone = (
+        uplift_curve(np.zeros(4), values),
+        average_uplift(values, np.ones(4)),
+    )
     assert_array_equal(flat.share, [0.0, 1.0])
     assert_allclose(flat.gain, [0.0, everyone.value])
     assert_allclose(flat.standard_error, [0.0, everyone.standard_error])
@@ -95,7 +100,9 @@ def test_share_outside_the_curve_is_refused(share):
 
 
 def test_interval_is_the_normal_one():
-    assert_allclose(Estimate(1.0, 2.0).interval(0.95), [1 - 3.919928, 1 + 3.919928], rtol=1e-6)
+    assert_allclose(
+        Estimate(1.0, 2.0).interval(0.95), [1 - 3.919928, 1 + 3.919928], rtol=1e-6
+    )
     assert_allclose(Estimate(1.0, 2.0).interval(0.6826894921), [-1.0, 3.0], rtol=1e-8)
 
 

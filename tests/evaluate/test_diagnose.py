@@ -48,12 +48,18 @@ def found(strong):
 
 
 def topics(result):
-    return {finding.topic for finding in result.findings if finding.verdict == result.verdict}
+    return {
+        finding.topic
+        for finding in result.findings
+        if finding.verdict == result.verdict
+    }
 
 
 def test_different_policies_identify(found):
     assert (found.verdict, found.colour) == ("identified", "green")
-    assert found.headline.startswith("Identified. The policies differ enough for all people.")
+    assert found.headline.startswith(
+        "Identified. The policies differ enough for all people."
+    )
     assert found.gap.mean.value == pytest.approx(0.6, abs=0.1)
 
 
@@ -89,7 +95,9 @@ def test_intervals_of_gap_and_reach_hold_the_truth_over_draws():
     truth = np.array([0.0, 0.6 / np.sqrt(3.0), 2.0 / 3.0 + 1.0 / 9.0])
     results = [diagnose(problem.draw(200, random_state=seed)) for seed in range(6)]
     found = [[d.gap.mean, d.gap.root_mean_square, d.speaks_for] for d in results]
-    z = np.array([[e.value - t for e, t in zip(of, truth, strict=True)] for of in found])
+    z = np.array(
+        [[e.value - t for e, t in zip(of, truth, strict=True)] for of in found]
+    )
     z /= [[e.standard_error for e in of] for of in found]
     squares, ends = (z**2).sum(axis=0), chi2.ppf([1e-4, 1.0 - 1e-4], len(z))
     assert ends[0] < squares[0]
@@ -98,7 +106,11 @@ def test_intervals_of_gap_and_reach_hold_the_truth_over_draws():
 
 def test_a_gap_has_its_interval_in_json_and_where_people_are_grouped(found):
     plain = found.to_dict()
-    for part in (plain["gap"]["mean"], plain["gap"]["root_mean_square"], plain["speaks_for"]):
+    for part in (
+        plain["gap"]["mean"],
+        plain["gap"]["root_mean_square"],
+        plain["speaks_for"],
+    ):
         assert part["low"] <= part["value"] <= part["high"]
     assert plain["speaks_for"]["high"] <= 1.0
     for region in found.regions:  # of two populations the strength is the squared ratio
@@ -148,7 +160,9 @@ def test_a_verdict_is_amber_if_a_decision_rests_on_people_treated_alike(share, c
     assert "Policies differ too little for those where x1 is" in str(result)
 
 
-def test_people_who_differ_between_populations_are_a_note_while_both_have_their_like(strong):
+def test_people_who_differ_between_populations_are_a_note_while_both_have_their_like(
+    strong,
+):
     X = np.array(strong.X)
     X[np.asarray(strong.population) == "A"] += 0.7
     result = diagnose(changed(strong, X=X))
@@ -164,7 +178,9 @@ def test_a_verdict_on_two_populations_says_what_they_cannot_show(found):
     assert said in found.as_verdict().words
     three = diagnose(trial({"A": 0.9, "B": 0.1, "C": 0.5}, seed=1))
     assert "Not tested" not in three.headline
-    assert "Not tested" not in diagnose(trial({"A": 0.5, "B": 0.5})).headline  # red says enough
+    assert (
+        "Not tested" not in diagnose(trial({"A": 0.5, "B": 0.5})).headline
+    )  # red says enough
 
 
 def test_weak_policies_are_called_weak():
@@ -218,14 +234,17 @@ def test_tables_of_different_people_are_found_and_the_feature_is_named(strong):
     assert "<script>" not in result._repr_html_()
     assert result.headline in str(result)
     assert list(result.to_frame()["what"]) == [check.what for check in result.checks]
-    assert list(result.regions_frame()["share"]) == [region.share for region in result.regions]
+    assert list(result.regions_frame()["share"]) == [
+        region.share for region in result.regions
+    ]
 
 
 def raw_people(n, rng):
     frame = pd.DataFrame(
         {
             "channel": rng.choice(["web", "phone", "shop"], n),
-            "joined": pd.Timestamp("2021-03-01") + pd.to_timedelta(rng.integers(0, 500, n), "D"),
+            "joined": pd.Timestamp("2021-03-01")
+            + pd.to_timedelta(rng.integers(0, 500, n), "D"),
             "age": rng.integers(18, 80, n).astype(float),
             "member": rng.random(n) < 0.5,
         }
@@ -248,14 +267,19 @@ def raw_tables(treated_more, n=250, seed=0):
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (lambda X: (X.channel == "web") & X.member, ("channel is web", "member is true")),
+        (
+            lambda X: (X.channel == "web") & X.member,
+            ("channel is web", "member is true"),
+        ),
         (lambda X: X.age.isna(), ("age is missing",)),
     ],
 )
 def test_regions_are_told_in_the_users_columns_and_categories(rule, words):
     data = raw_tables(rule)
     result = diagnose(SeparateLabels(**data))
-    strong = [region.where for region in result.regions if region.verdict == "identified"]
+    strong = [
+        region.where for region in result.regions if region.verdict == "identified"
+    ]
     assert strong
     assert all(word in where for where in strong for word in words)
 
@@ -270,7 +294,9 @@ def test_dates_are_told_as_dates():
 def test_a_target_is_found_by_name_and_judged():
     data = raw_tables(lambda X: X.member)
     people = raw_people(300, np.random.default_rng(1))
-    far = people.assign(age=300.0, channel="mail")[["member", "age", "joined", "channel"]]
+    far = people.assign(age=300.0, channel="mail")[
+        ["member", "age", "joined", "channel"]
+    ]
     away = diagnose(data, far)
     assert away.verdict == "not identified"
     assert "'mail'" in str(away)
@@ -314,7 +340,9 @@ def test_rows_of_weight_zero_count_for_nothing(strong, found):
     doubled["X"][n:] += 100.0
     weighted = diagnose(doubled | {"sample_weight": np.repeat([2.0, 0.0], n)})
     assert weighted.strength == pytest.approx(found.strength, rel=1e-9)
-    assert [c.p_value for c in weighted.checks] == pytest.approx([c.p_value for c in found.checks])
+    assert [c.p_value for c in weighted.checks] == pytest.approx(
+        [c.p_value for c in found.checks]
+    )
 
 
 def test_awkward_features_give_finite_numbers(strong):
@@ -341,7 +369,9 @@ def test_a_feature_that_is_another_constant_in_one_table_is_found(strong):
     X[strong.rows("treatment", "B"), 1] = 2.0
     result = diagnose(changed(strong, X=X))
     assert result.verdict == "not identified"
-    assert "outcome and treatment table of B describe different people (x2" in str(result)
+    assert "outcome and treatment table of B describe different people (x2" in str(
+        result
+    )
 
 
 @pytest.mark.parametrize("population", ["A", "B"])
@@ -359,11 +389,16 @@ def test_a_mailing_list_is_not_taken_for_everyone(population):
             is_list = kind == "treatment" and name <= population
             tables[kind, name] = frame[treated] if is_list else frame
     parts = ({n: tables[kind, n] for n in "AB"} for kind in ("outcome", "treatment"))
-    result = diagnose(SeparateLabels.from_tables(*parts, outcome="outcome", treatment="treatment"))
+    result = diagnose(
+        SeparateLabels.from_tables(*parts, outcome="outcome", treatment="treatment")
+    )
     assert result.verdict == "not identified"
     assert "describe different people" not in str(result)
     if population == "A":  # only that one is a list
-        assert "Every row of the treatment table of A is treated, and the outcome" in str(result)
+        assert (
+            "Every row of the treatment table of A is treated, and the outcome"
+            in str(result)
+        )
         assert "Give everyone of A, or a random sample, with 1 for those" in str(result)
     else:
         assert "Every row of every treatment table is treated" in result.headline
@@ -401,6 +436,8 @@ def test_a_source_is_judged_by_a_sample_of_its_rows():
     assert [t.n_rows for t in pieces.tables] == [t.n_rows for t in whole.tables]
     means = [t.label_mean for t in whole.tables]
     assert [t.label_mean for t in pieces.tables] == pytest.approx(means)
-    assert pieces.identification.f_statistic == pytest.approx(whole.identification.f_statistic)
+    assert pieces.identification.f_statistic == pytest.approx(
+        whole.identification.f_statistic
+    )
     assert pieces.strength == pytest.approx(whole.strength, rel=0.2)  # other folds
     assert diagnose(SeparateLabels(**data, stream=True), target=data.X[:50]).overlap

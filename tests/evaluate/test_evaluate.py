@@ -48,10 +48,15 @@ def evaluate(score, data, **options):
 
 def prepared(data):
     rows = label_rows(
-        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+        np.asarray(data.X),
+        y=data.y,
+        treatment=data.treatment,
+        population=data.population,
     )
     rng = np.random.RandomState(0)
-    return evaluation_rows(rows, CrossFit.of_rows(rows, n_jobs=1, rng=rng), rng=rng, n_jobs=1)
+    return evaluation_rows(
+        rows, CrossFit.of_rows(rows, n_jobs=1, rng=rng), rng=rng, n_jobs=1
+    )
 
 
 def test_numbers_are_the_ratios_of_the_row_terms(data, score, found):
@@ -67,7 +72,9 @@ def test_numbers_are_the_ratios_of_the_row_terms(data, score, found):
     assert found.qini.value == pytest.approx(n @ (rank - 0.5) / D)
     top = (higher @ people + people <= 0.3) * 1.0  # all but the one at the cut-off
     assert found.rules["best 30%"].value == pytest.approx(n @ top / D, abs=0.01)
-    assert found.rules["predicted to gain"].value == pytest.approx(n @ (score >= 0.0) / D)
+    assert found.rules["predicted to gain"].value == pytest.approx(
+        n @ (score >= 0.0) / D
+    )
     assert found.speaks_for == pytest.approx(terms.speaks_for)
 
 
@@ -103,13 +110,20 @@ def test_influence_of_ranks_is_that_of_a_trial_with_known_uplift():
     population = np.tile(["A", "B"], 2000)
     t = population == "A"
     y = t * (1.0 + X[:, 0]) + 0.02 * rng.standard_normal(4000)
-    y, t = np.where(kind == "outcome", y, np.nan), np.where(kind == "treatment", t, np.nan)
+    y, t = (
+        np.where(kind == "outcome", y, np.nan),
+        np.where(kind == "treatment", t, np.nan),
+    )
     data = SeparateLabels(X, y, t, population)
     found = evaluate(X[:, 0], data)
     u = 1.0 + X[:, 0]
     assert found.auuc.value == pytest.approx(auuc(X[:, 0], u).value, abs=0.01)
-    assert found.auuc.standard_error == pytest.approx(auuc(X[:, 0], u).standard_error, rel=0.1)
-    assert found.qini.standard_error == pytest.approx(qini(X[:, 0], u).standard_error, rel=0.1)
+    assert found.auuc.standard_error == pytest.approx(
+        auuc(X[:, 0], u).standard_error, rel=0.1
+    )
+    assert found.qini.standard_error == pytest.approx(
+        qini(X[:, 0], u).standard_error, rel=0.1
+    )
 
 
 def test_a_constant_score_is_worth_a_random_order(data, found):
@@ -141,14 +155,19 @@ def test_tied_scores_count_as_if_their_order_was_drawn(data, score):
         rank = np.empty(len(rough))
         rank[order] = np.cumsum(people[order]) - people[order] / 2.0
         areas.append(terms.value(rank).value)
-    assert values.auuc.value == pytest.approx(np.mean(areas), abs=4.0 * np.std(areas) / 200**0.5)
+    assert values.auuc.value == pytest.approx(
+        np.mean(areas), abs=4.0 * np.std(areas) / 200**0.5
+    )
     assert len(values.bins) <= len(np.unique(rough))
 
 
 def agree(one, two):
     """Whether two estimates are equal but for rounding, which what stands beside them changes."""
     sizes = ("value", "standard_error")
-    return all(getattr(one, size) == pytest.approx(getattr(two, size), rel=1e-12) for size in sizes)
+    return all(
+        getattr(one, size) == pytest.approx(getattr(two, size), rel=1e-12)
+        for size in sizes
+    )
 
 
 def test_rules_of_all_kinds(data, score):
@@ -177,7 +196,9 @@ def test_rules_of_all_kinds(data, score):
     assert agree(rules["old"], rules["same"])
     assert agree(rules["rich"], rules["helped"])
     assert rules["tenth"].value == pytest.approx(rules["best tenth"].value)
-    assert rules["tenth"].standard_error == pytest.approx(rules["best tenth"].standard_error)
+    assert rules["tenth"].standard_error == pytest.approx(
+        rules["best tenth"].standard_error
+    )
     assert np.isfinite(rules["dear"].value)
 
 
@@ -210,10 +231,15 @@ def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
         evaluate_uplift(score, data, target=data.X)
     with pytest.raises(InputError, match="level"):
         evaluate_uplift(score, data, level=95)
-    one = {name: np.asarray(data[name])[np.asarray(data.population) == "north"] for name in data}
+    one = {
+        name: np.asarray(data[name])[np.asarray(data.population) == "north"]
+        for name in data
+    }
     with pytest.raises(LabelError, match="population"):
         evaluate_uplift(score[: len(one["y"])], one)
-    cells = [data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations]
+    cells = [
+        data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations
+    ]
     at = np.concatenate(cells)
     with pytest.raises(InputError, match="5 rows or more; the smallest has 4"):
         evaluate_uplift(score[at], data.take(at))
@@ -270,10 +296,16 @@ def test_data_frames_with_text_and_gaps_reach_the_model_as_they_are(data):
     found = evaluate(Model(), framed, rules={"members": lambda X: X["member"] == "yes"})
     assert found.rules["members"].covers(0.05, 0.999)
     crossed = cross_evaluate(
-        WeightedUplift(basis="linear", random_state=0), framed, 3, n_jobs=1, random_state=0
+        WeightedUplift(basis="linear", random_state=0),
+        framed,
+        3,
+        n_jobs=1,
+        random_state=0,
     )
     assert crossed.average.covers(0.07, 0.999)
-    summary = effect_summary(Model(), framed, by=["member", "age"], n_jobs=1, random_state=0)
+    summary = effect_summary(
+        Model(), framed, by=["member", "age"], n_jobs=1, random_state=0
+    )
     where = [group.where for group in summary.groups]
     assert where[:2] == ["member is no", "member is yes"]
     assert where[-1] == "age is missing"
@@ -292,7 +324,9 @@ def test_cross_evaluation_scores_rows_by_fits_that_have_not_seen_them(data):
             return self
 
         def predict(self, X):
-            return np.array([float(tuple(row) in self.seen_) for row in np.asarray(X).tolist()])
+            return np.array(
+                [float(tuple(row) in self.seen_) for row in np.asarray(X).tolist()]
+            )
 
     found = cross_evaluate(Memory(basis="linear"), data, 3, n_jobs=1, random_state=0)
     assert "3 folds" in found.how
@@ -312,7 +346,9 @@ def test_evaluations_tell_of_one_table_given_twice_as_fits_do(data, score):
     copied = SeparateLabels(X, y, data.treatment, data.population)
     for evaluate in (
         lambda: evaluate_uplift(score, copied, random_state=0),
-        lambda: compare_uplift({"a": score, "b": lambda X: X[:, 0]}, copied, random_state=0),
+        lambda: compare_uplift(
+            {"a": score, "b": lambda X: X[:, 0]}, copied, random_state=0
+        ),
     ):
         with pytest.warns(UnjoinedWarning, match="as if one file was given twice"):
             evaluate()
@@ -372,7 +408,9 @@ def test_projection_on_a_group_is_the_groups_average(data):
         effect_summary(None, twice, by=[4, 5])
     with pytest.raises(InputError, match="columns 0"):
         effect_summary(None, data, by=["age"])
-    fixed = SeparateLabels(wide * [1, 1, 1, 1, 1, 0], data.y, data.treatment, data.population)
+    fixed = SeparateLabels(
+        wide * [1, 1, 1, 1, 1, 0], data.y, data.treatment, data.population
+    )
     with pytest.raises(InputError, match="'x6' is the same for everyone"):
         effect_summary(None, fixed, n_jobs=1, random_state=0)
 
@@ -397,7 +435,10 @@ def test_pictures_show_the_band_and_the_bins(data, found):
     ax = found.plot()
     assert ax.get_xlabel() == "share of people treated, best first"
     groups = effect_summary(None, data, by=[4], n_jobs=1, random_state=0).plot()
-    assert [tick.get_text() for tick in groups.get_yticklabels()] == ["x5 = 0", "x5 = 1"]
+    assert [tick.get_text() for tick in groups.get_yticklabels()] == [
+        "x5 = 0",
+        "x5 = 1",
+    ]
     other = found.plot(what="calibration")
     assert len(other.lines) >= 2
     with pytest.raises(InputError, match="what"):
@@ -410,7 +451,9 @@ DRAWS = 40
 @pytest.mark.slow
 def test_intervals_cover_in_as_many_draws_as_they_say():
     """Of 40 draws at 95 %, fewer than 33 cover by chance in 1 of 1,000 studies."""
-    script = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage.py"))
+    script = runpy.run_path(
+        str(Path(__file__).parents[2] / "benchmarks" / "coverage.py")
+    )
     found = script["study"](DRAWS, None, (400,), ["covariate shift"])
     (row,) = found.values()
     for what in ("average", "top share", "auuc", "qini", "uniform band"):
@@ -436,5 +479,7 @@ def test_fits_that_rank_by_noise_are_less_sure_of_their_ranking(data):
 
     own = cross_evaluate(Chance(basis="linear"), data, 5, n_jobs=1, random_state=0)
     given = evaluate(first, data)
-    assert own.average.standard_error == pytest.approx(given.average.standard_error, rel=0.05)
+    assert own.average.standard_error == pytest.approx(
+        given.average.standard_error, rel=0.05
+    )
     assert own.qini.standard_error > 1.2 * given.qini.standard_error

@@ -35,14 +35,27 @@ def evaluate(source, **options):
 
 def numbers(found):
     estimates = [found.average, found.auuc, found.qini, *found.rules.values()]
-    estimates += [*found.plain.values(), *(b.uplift for b in found.bins), found.calibration.slope]
-    ends = [*found.curve.low, *found.curve.high, found.speaks_for, found.calibration.p_value]
-    return np.array([*((e.value, e.standard_error) for e in estimates), ends], dtype=object)
+    estimates += [
+        *found.plain.values(),
+        *(b.uplift for b in found.bins),
+        found.calibration.slope,
+    ]
+    ends = [
+        *found.curve.low,
+        *found.curve.high,
+        found.speaks_for,
+        found.calibration.p_value,
+    ]
+    return np.array(
+        [*((e.value, e.standard_error) for e in estimates), ends], dtype=object
+    )
 
 
 def assert_same(one, two):
     for a, b in zip(numbers(one), numbers(two), strict=True):
-        assert_allclose(np.asarray(a, dtype=float), np.asarray(b, dtype=float), rtol=1e-8)
+        assert_allclose(
+            np.asarray(a, dtype=float), np.asarray(b, dtype=float), rtol=1e-8
+        )
     assert one.left_out == two.left_out
 
 
@@ -63,7 +76,11 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
             "above": terms.value((score >= 0.05) * 1.0),
             "auuc": terms.value(rank),
         }
-        mine = estimates or {"average": found.average, "auuc": found.auuc, **found.rules}
+        mine = estimates or {
+            "average": found.average,
+            "auuc": found.auuc,
+            **found.rules,
+        }
         for name, expected in slow.items():
             assert mine[name].value == pytest.approx(expected.value, rel=1e-8)
             if name != "auuc":  # whose ranks add to its error
@@ -83,7 +100,9 @@ def test_pieces_tables_and_partitions_change_nothing(data, limits):
     population[::3] = "west"
     weight = np.random.RandomState(0).uniform(0.5, 2.0, len(X))
     parts = {"X": X, "y": data.y, "treatment": data.treatment, "population": population}
-    parts = {name: np.asarray(column) for name, column in parts.items()} | {"sample_weight": weight}
+    parts = {name: np.asarray(column) for name, column in parts.items()} | {
+        "sample_weight": weight
+    }
     limits("evaluate.pieces", SAMPLE_ROWS=60)
 
     def model(X):
@@ -97,13 +116,17 @@ def test_pieces_tables_and_partitions_change_nothing(data, limits):
     other = {name: column[order] for name, column in parts.items()}
     assert_same(whole, run(SeparateLabels(**other, stream=37)))
     dask = pytest.importorskip("dask.array")
-    columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
+    columns = {
+        n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()
+    }
     assert_same(whole, run(SeparateLabels(**columns)))
     assert whole.n_rows == len(X)
 
 
 def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
-    X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
+    X = pd.DataFrame(
+        np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"]
+    )
     X["member"] = np.where(X["member"] > 0.0, "yes", "no")
     X.loc[::9, "age"] = np.nan
     framed = SeparateLabels(X, data.y, data.treatment, data.population)
@@ -133,7 +156,9 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
 
 def test_a_model_that_never_says_the_same_twice_is_no_other_source(data):
     """Scores of other hardware differ in the last digit; the rows are the same for all that."""
-    X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
+    X = pd.DataFrame(
+        np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"]
+    )
     source = SeparateLabels(X, data.y, data.treatment, data.population, stream=150)
     rng = np.random.default_rng(0)
 
@@ -168,14 +193,20 @@ def test_differences_of_models_in_pieces_are_those_of_the_rows(data):
     assert (apart.first, apart.second) == ("true", "opposite")
     slow = terms.value((score >= np.float32(0.05)) * 1.0 - (-score >= np.float32(0.05)))
     assert apart.rules["above"].value == pytest.approx(slow.value, rel=1e-8)
-    assert apart.rules["above"].standard_error == pytest.approx(slow.standard_error, rel=1e-8)
+    assert apart.rules["above"].standard_error == pytest.approx(
+        slow.standard_error, rel=1e-8
+    )
     assert apart.rules["old"].value == pytest.approx(0.0, abs=1e-12)
     one = evaluate(source, rules=rules)
     assert found.auuc["true"].value == pytest.approx(one.auuc.value, rel=1e-10)
-    assert found.auuc["true"].standard_error == pytest.approx(one.auuc.standard_error, rel=1e-10)
+    assert found.auuc["true"].standard_error == pytest.approx(
+        one.auuc.standard_error, rel=1e-10
+    )
     # The opposite order has minus the Qini, so that the difference is twice the Qini.
     assert apart.auuc.value == pytest.approx(2.0 * one.qini.value, rel=1e-8)
-    assert apart.auuc.standard_error == pytest.approx(2.0 * one.qini.standard_error, rel=1e-8)
+    assert apart.auuc.standard_error == pytest.approx(
+        2.0 * one.qini.standard_error, rel=1e-8
+    )
     dear = found.rules["true"]["dear"]
     assert dear.value == pytest.approx(one.rules["dear"].value, rel=1e-10)
 
@@ -192,13 +223,17 @@ def test_effects_in_pieces_are_those_of_the_rows(data):
     assert group.uplift.standard_error == pytest.approx(slow.standard_error, rel=1e-8)
     assert group.share == pytest.approx(people @ member)
     score = PROBLEM.uplift(X)
-    assert group.predicted == pytest.approx(np.average(score[member], weights=people[member]))
+    assert group.predicted == pytest.approx(
+        np.average(score[member], weights=people[member])
+    )
     b = np.column_stack([np.ones(len(X)), X[:, [4, 0]] - people @ X[:, [4, 0]]])
     A = (b * (terms.share * terms.denominator)[:, None]).T @ b
     beta = np.linalg.solve(A, b.T @ (terms.share * terms.numerator))
     left = terms.numerator - terms.denominator * (b @ beta)
     errors = terms.totals(np.linalg.solve(A, (b * left[:, None]).T).T).covariance
-    for c, value, error in zip(found.projection, beta, np.sqrt(np.diag(errors)), strict=True):
+    for c, value, error in zip(
+        found.projection, beta, np.sqrt(np.diag(errors)), strict=True
+    ):
         assert c.uplift.value == pytest.approx(value, rel=1e-7)
         assert c.uplift.standard_error == pytest.approx(error, rel=1e-7)
     line = np.linalg.solve((b * people[:, None]).T @ b, b.T @ (people * score))
@@ -208,7 +243,9 @@ def test_effects_in_pieces_are_those_of_the_rows(data):
 def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data, limits):
     dask = pytest.importorskip("dask.array")
     parts = {name: np.asarray(data[name]) for name in data}
-    columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
+    columns = {
+        n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()
+    }
     limits("evaluate.pieces", SAMPLE_ROWS=60)
     options = {"n_jobs": 1, "random_state": 0}
     models = {"true": PROBLEM.uplift, "opposite": opposite}
@@ -221,7 +258,9 @@ def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data, l
 
 
 def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
-    X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
+    X = pd.DataFrame(
+        np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"]
+    )
     X["member"] = np.where(X["member"] > 0.0, "yes", "no")
     X.loc[::9, "age"] = np.nan
     framed = SeparateLabels(X, data.y, data.treatment, data.population)
@@ -229,7 +268,10 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
     known = effect_summary(None, framed, **options)
     found = effect_summary(None, SeparateLabels(**framed, stream=150), **options)
     words = [
-        [[word for word in group.where.split() if not word[0].isdigit()] for group in each.groups]
+        [
+            [word for word in group.where.split() if not word[0].isdigit()]
+            for group in each.groups
+        ]
         for each in (found, known)  # other folds, and quarters of other people
     ]
     assert words[0] == words[1]
@@ -237,18 +279,32 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
     for one, two in zip(found.groups, known.groups, strict=True):  # other folds
         assert one.share == pytest.approx(two.share, abs=0.02)
         assert abs(one.uplift.value - two.uplift.value) < one.uplift.standard_error
-    with pytest.raises(TableError, match="by names the column 'agee', which the tables lack"):
+    with pytest.raises(
+        TableError, match="by names the column 'agee', which the tables lack"
+    ):
         effect_summary(None, framed, by=["agee"])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_or_scores": np.zeros(600)}, "a model or a function of the features, got ndarray"),
-        ({"rules": {"x": np.zeros(600)}}, "rule 'x' must be a function of the features"),
-        ({"rules": {"x": ("budget", 1.0, np.ones(600))}}, "cost of rule 'x' must be a number"),
+        (
+            {"model_or_scores": np.zeros(600)},
+            "a model or a function of the features, got ndarray",
+        ),
+        (
+            {"rules": {"x": np.zeros(600)}},
+            "rule 'x' must be a function of the features",
+        ),
+        (
+            {"rules": {"x": ("budget", 1.0, np.ones(600))}},
+            "cost of rule 'x' must be a number",
+        ),
         ({"rules": {"x": lambda X: X[:, 0]}}, r"probabilities in \[0, 1\]"),
-        ({"model_or_scores": lambda X: np.full(len(X), np.nan)}, "the score must be finite"),
+        (
+            {"model_or_scores": lambda X: np.full(len(X), np.nan)},
+            "the score must be finite",
+        ),
         ({"model_or_scores": lambda X: X[:3, 0]}, "one number per row"),
         ({"shift": "classifier"}, "shift needs all rows in memory"),
         ({"target": np.empty((0, 5))}, "target has no rows"),
@@ -257,13 +313,18 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
 def test_what_pieces_cannot_do_is_refused(data, options, message):
     with pytest.raises(InputError, match=message):
         evaluate_uplift(
-            **{"model_or_scores": PROBLEM.uplift, "data": SeparateLabels(**data, stream=True)}
+            **{
+                "model_or_scores": PROBLEM.uplift,
+                "data": SeparateLabels(**data, stream=True),
+            }
             | options
         )
 
 
 def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):
-    at = [data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations]
+    at = [
+        data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations
+    ]
     with pytest.raises(InputError, match="5 rows or more; the smallest has 4"):
         evaluate(SeparateLabels(**data.take(np.concatenate(at)), stream=True))
     with pytest.raises(InputError, match="data must be a SeparateLabels"):
@@ -272,12 +333,19 @@ def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):
 
 def test_sources_that_change_or_hold_target_rows_are_refused(data):
     passes = iter([data, data, data.take(np.arange(len(data.y)) % 50 > 0)])
-    with pytest.raises(TableError, match="gave other rows, or the same in another order"):
+    with pytest.raises(
+        TableError, match="gave other rows, or the same in another order"
+    ):
         evaluate(SeparateLabels.from_chunks(lambda: [next(passes)]))
     target = PROBLEM.draw(30, random_state=0)
     nobody = np.arange(120) % 4 == 0
     columns = {"y": target.y, "treatment": target.treatment}
-    columns = {name: np.where(nobody, np.nan, column) for name, column in columns.items()}
-    more = [data, {**target, **columns, "population": np.where(nobody, "", target.population)}]
+    columns = {
+        name: np.where(nobody, np.nan, column) for name, column in columns.items()
+    }
+    more = [
+        data,
+        {**target, **columns, "population": np.where(nobody, "", target.population)},
+    ]
     with pytest.raises(LabelError, match="give them as target to evaluate_uplift"):
         evaluate(SeparateLabels.from_chunks(lambda: more))

@@ -29,7 +29,9 @@ def draw(seed, n=12):
 
 
 def test_gain_is_the_sum_written_out():
-    gain = expected_gain([0.5, -0.25, 2.0], [1.0, 0.5, 0.0], value=[4.0, 2.0, 9.0], cost=[1, 3, 7])
+    gain = expected_gain(
+        [0.5, -0.25, 2.0], [1.0, 0.5, 0.0], value=[4.0, 2.0, 9.0], cost=[1, 3, 7]
+    )
     assert gain.n_rows == 3
     assert gain.n_treated == 1.5
     assert gain.uplift_total == 0.5 - 0.125
@@ -60,7 +62,9 @@ def test_uplift_per_row_is_the_average_uplift_of_the_rule(seed):
     rng = np.random.default_rng(seed)
     uplift, rule = rng.normal(size=30), rng.random(30)
     expected = average_uplift(uplift, rule).value
-    assert_allclose(expected_gain(uplift, rule).uplift_per_row, expected, rtol=1e-12, atol=1e-15)
+    assert_allclose(
+        expected_gain(uplift, rule).uplift_per_row, expected, rtol=1e-12, atol=1e-15
+    )
 
 
 @QUICK
@@ -84,7 +88,9 @@ def test_profit_rule_is_the_optimum_of_the_linear_programme(seed, budget):
     uplift, value, cost = draw(seed)
     rule = profit_rule(uplift, value=value, cost=cost, budget=budget)
     net = value * uplift - cost
-    best = linprog(-net, A_ub=cost[None, :], b_ub=[budget], bounds=(0, 1), method="highs")
+    best = linprog(
+        -net, A_ub=cost[None, :], b_ub=[budget], bounds=(0, 1), method="highs"
+    )
     assert_allclose(net @ rule, -best.fun, atol=1e-8)
     assert cost @ rule <= budget + 1e-9
     assert ((rule >= 0) & (rule <= 1)).all()
@@ -97,7 +103,9 @@ def test_a_budget_that_never_binds_changes_nothing(seed):
     free = profit_rule(uplift, value=value, cost=cost)
     enough = float(cost @ free)
     assert_array_equal(profit_rule(uplift, value=value, cost=cost, budget=enough), free)
-    assert_array_equal(profit_rule(uplift, value=value, cost=cost, budget=2 * enough + 1), free)
+    assert_array_equal(
+        profit_rule(uplift, value=value, cost=cost, budget=2 * enough + 1), free
+    )
 
 
 @QUICK
@@ -121,7 +129,9 @@ def test_more_budget_never_earns_less(seed, one, other):
 def test_profit_rule_does_not_depend_on_the_row_order(seed, budget):
     uplift, value, cost = draw(seed)
     order = np.random.default_rng(seed).permutation(len(uplift))
-    shuffled = profit_rule(uplift[order], value=value[order], cost=cost[order], budget=budget)
+    shuffled = profit_rule(
+        uplift[order], value=value[order], cost=cost[order], budget=budget
+    )
     rule = profit_rule(uplift, value=value, cost=cost, budget=budget)
     assert_allclose(shuffled, rule[order], atol=1e-12)
 
@@ -132,7 +142,9 @@ def test_where_all_that_helps_also_pays_it_is_the_budget_rule(seed, budget):
     """(v u - c) / c and u / c order rows alike if v is one number."""
     rng = np.random.default_rng(seed)
     uplift, cost = rng.normal(size=15), rng.uniform(0.1, 1.0, 15)
-    value = 1.001 * float(np.max(cost / np.where(uplift > 0, uplift, np.inf), initial=1.0))
+    value = 1.001 * float(
+        np.max(cost / np.where(uplift > 0, uplift, np.inf), initial=1.0)
+    )
     rule = profit_rule(uplift, value=value, cost=cost, budget=budget)
     assert_allclose(rule, budget_rule(uplift, budget, cost=cost), atol=1e-9)
 
@@ -171,8 +183,15 @@ def test_predictions_that_chose_overstate_the_gain_and_a_trial_kept_aside_does_n
             problem.draw_joint(4000, random_state=seed),
         )
         # Hardly any shrinkage and the noise of uncentred labels: an estimate that overfits.
-        rough = {"basis": "gaussian", "width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2}
-        model = MinMaxUplift(**rough, center=False, n_jobs=1, random_state=seed).fit(**data)
+        rough = {
+            "basis": "gaussian",
+            "width": "median",
+            "ridge_f": 1e-2,
+            "ridge_g": 1e-2,
+        }
+        model = MinMaxUplift(**rough, center=False, n_jobs=1, random_state=seed).fit(
+            **data
+        )
         uplift = model.predict(customers.X)
         rule = profit_rule(uplift, **price)
         true = expected_gain(customers.uplift, rule, **price).net_per_row
@@ -191,7 +210,9 @@ def test_predictions_that_chose_overstate_the_gain_and_a_trial_kept_aside_does_n
 
 @pytest.mark.parametrize("cost", [-1.0, [0.5, -2.0]])
 def test_costs_must_not_be_negative(cost):
-    with pytest.raises(InputError, match=r"cost must be 0 or above, got \[-.*not as a negative"):
+    with pytest.raises(
+        InputError, match=r"cost must be 0 or above, got \[-.*not as a negative"
+    ):
         expected_gain([1.0, 2.0], [0, 1], cost=cost)
     with pytest.raises(InputError, match=r"cost must be 0 or above, got"):
         profit_rule([1.0, 2.0], cost=cost)
@@ -199,7 +220,9 @@ def test_costs_must_not_be_negative(cost):
 
 @pytest.mark.parametrize("name", ["value", "cost"])
 def test_value_and_cost_are_one_number_or_one_per_row(name):
-    with pytest.raises(InputError, match=rf"{name} must be one number or one per row \(2\), got 3"):
+    with pytest.raises(
+        InputError, match=rf"{name} must be one number or one per row \(2\), got 3"
+    ):
         profit_rule([1.0, 2.0], **{name: [1.0, 1.0, 1.0]})
     with pytest.raises(InputError, match=rf"{name} must be finite, got nan"):
         expected_gain([1.0, 2.0], [0, 1], **{name: np.nan})

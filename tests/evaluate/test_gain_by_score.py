@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
 
-from unjoined import MinMaxUplift, SeparateLabels, Uplift, load_model, record_gain, save_model
+from unjoined import (
+    MinMaxUplift,
+    SeparateLabels,
+    Uplift,
+    load_model,
+    record_gain,
+    save_model,
+)
 from unjoined.data import SimulatedProblem
 from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
@@ -35,7 +42,9 @@ def problem(slope=1.5):
             "A": lambda X: sigmoid(slope + 0.5 * X[:, 1]),
             "B": lambda X: sigmoid(-slope + 0.5 * X[:, 2]),
         },
-        outcome=lambda X, treated, rng: (rng.random(len(X)) < rate(X, treated)).astype(float),
+        outcome=lambda X, treated, rng: (rng.random(len(X)) < rate(X, treated)).astype(
+            float
+        ),
         outcome_mean=rate,
     )
 
@@ -85,7 +94,9 @@ def test_the_interval_holds_what_a_grid_of_all_values_holds(seed, level):
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), start=st.floats(-1.0, 1.0), rise=st.floats(-1.0, 1.0))
+@given(
+    seed=st.integers(0, 10_000), start=st.floats(-1.0, 1.0), rise=st.floats(-1.0, 1.0)
+)
 def test_a_part_of_a_bin_gains_what_a_line_through_the_bins_says(seed, start, rise):
     """Averages of the bins lie on a line in the predictions: so does any list's."""
     kept, rng = record(seed), np.random.default_rng(seed)
@@ -115,7 +126,9 @@ def test_the_rise_with_the_rank_is_the_slope_of_a_line_through_the_bins():
         other = replace(kept, numerator=both[:4], denominator=both[4:])
         flat = kept.numerator.sum() / kept.denominator.sum()
         moved.append((other.slope().value - kept.slope().value) / step)
-        if i >= 4:  # as if the averages of all bins were the same, as the hypothesis has it
+        if (
+            i >= 4
+        ):  # as if the averages of all bins were the same, as the hypothesis has it
             level = replace(kept, numerator=flat * kept.denominator)
             changed = replace(level, denominator=both[4:])
             moved[-1] = (changed.slope().value - level.slope().value) / step
@@ -132,7 +145,9 @@ def test_fits_that_agree_rank_by_no_noise_and_fits_to_noise_by_nothing_else():
     expected = 4.0 * (1.0 - 6.0 / np.pi * np.arcsin(0.375))
     assert expected > 1.0
     assert ranking_noise(noise) == pytest.approx(1.0)
-    assert ranking_noise(np.repeat(noise[:, :1], 5, axis=1)) == pytest.approx(0.0, abs=1e-12)
+    assert ranking_noise(np.repeat(noise[:, :1], 5, axis=1)) == pytest.approx(
+        0.0, abs=1e-12
+    )
     mixed = noise + 20.0 * rng.standard_normal((20_000, 1))
     assert 0.0 < ranking_noise(mixed) < 0.1
     assert ranking_noise(np.zeros((10, 5))) == 1.0
@@ -159,7 +174,9 @@ def test_gains_cover_if_people_are_ranked_by_noise_alone():
     hits = dict.fromkeys((0.1, 0.5), 0)
     rises = []
     for seed in range(60):
-        model = Uplift(n_jobs=1, random_state=seed).fit(law.draw(300, random_state=seed))
+        model = Uplift(n_jobs=1, random_state=seed).fit(
+            law.draw(300, random_state=seed)
+        )
         uplift = model.predict(X)
         for share in hits:
             rule = uplift >= np.quantile(uplift, 1.0 - share)
@@ -188,7 +205,9 @@ def test_the_share_told_of_a_list_goes_by_its_bins():
     expected = np.minimum(kept.known / kept.share, 1.0)
     assert_allclose(each, expected)
     rule = rng.random(20) * (expected < 1.0)[kept.bins(uplift)]
-    assert kept.told(uplift, rule) == pytest.approx(rule @ expected[kept.bins(uplift)] / rule.sum())
+    assert kept.told(uplift, rule) == pytest.approx(
+        rule @ expected[kept.bins(uplift)] / rule.sum()
+    )
     assert np.isnan(kept.told(uplift, np.zeros(20)))
 
 
@@ -208,7 +227,9 @@ def test_the_part_of_a_gain_that_was_measured_is_what_those_told_of_gain():
     half = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
         policies={"A": policy(0.9), "B": policy(0.1)},
-        outcome=lambda X, treated, rng: mean(X, treated) + 0.3 * rng.standard_normal(len(X)),
+        outcome=lambda X, treated, rng: (
+            mean(X, treated) + 0.3 * rng.standard_normal(len(X))
+        ),
         outcome_mean=mean,
     )
     model = Uplift(n_jobs=1, random_state=0).fit(half.draw(1000, random_state=0))
@@ -245,8 +266,13 @@ def test_the_record_keeps_to_the_average(model):
     X = problem().draw_joint(20_000, random_state=5).X
     uplift = model.predict(X)
     average = model.gain_.average(uplift, np.ones(len(X)))
-    assert abs(average.value - model.average_effect_.value) < 0.3 * average.standard_error
-    assert abs(model.average_effect_.value - truth(X).mean()) < 3.5 * average.standard_error
+    assert (
+        abs(average.value - model.average_effect_.value) < 0.3 * average.standard_error
+    )
+    assert (
+        abs(model.average_effect_.value - truth(X).mean())
+        < 3.5 * average.standard_error
+    )
     assert_allclose(model.gain_.share.sum(), 1.0)
     counts = np.bincount(model.gain_.bins(uplift), minlength=len(model.gain_.share))
     assert_allclose(counts / len(X), model.gain_.share, atol=0.03)
@@ -257,7 +283,9 @@ def test_a_saved_model_gains_the_same_to_the_last_bit(model, tmp_path):
     again = load_model(save_model(model, tmp_path / "m.skops"))
     X = problem().draw_joint(500, random_state=6).X
     uplift = model.predict(X)
-    assert again.gain_.gain(uplift, uplift > 0.1) == model.gain_.gain(uplift, uplift > 0.1)
+    assert again.gain_.gain(uplift, uplift > 0.1) == model.gain_.gain(
+        uplift, uplift > 0.1
+    )
     assert again.average_effect_ == model.average_effect_
     assert_array_equal(again.predict_interval(X), model.predict_interval(X))
 
@@ -289,7 +317,9 @@ def test_averages_cover_the_truth():
     hits = 0
     for seed in range(60):
         data = law.draw(250, random_state=seed)
-        rows = label_rows(data.X, y=data.y, treatment=data.treatment, population=data.population)
+        rows = label_rows(
+            data.X, y=data.y, treatment=data.treatment, population=data.population
+        )
         hits += average_effect(rows).covers(truth(X).mean())
     assert hits >= 52
 
@@ -302,8 +332,13 @@ def test_sums_and_rows_agree_on_the_average():
 
     law = SimulatedProblem(
         features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 2)),
-        policies={"A": lambda X: sigmoid(1.0 + X[:, 0]), "B": lambda X: sigmoid(X[:, 1] - 1.0)},
-        outcome=lambda X, treated, rng: mean(X, treated) + 0.5 * rng.standard_normal(len(X)),
+        policies={
+            "A": lambda X: sigmoid(1.0 + X[:, 0]),
+            "B": lambda X: sigmoid(X[:, 1] - 1.0),
+        },
+        outcome=lambda X, treated, rng: (
+            mean(X, treated) + 0.5 * rng.standard_normal(len(X))
+        ),
         outcome_mean=mean,
     )
     data = law.draw(3000, random_state=0)

@@ -18,7 +18,10 @@ def pilot():
     """Policies 0.8 and 0.2, an uplift of 1 for everyone, noise of variance 1."""
     problem = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.2)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.2),
+        },
         outcome=lambda X, treated, rng: X[:, 0] + treated + rng.standard_normal(len(X)),
         outcome_mean=lambda X, treated: X[:, 0] + treated,
     )
@@ -79,7 +82,9 @@ def test_a_guess_is_the_formula_and_says_that_it_is_rough():
 def test_a_small_pilot_says_how_rough_its_plan_is(pilot):
     """At 125 rows by a quarter, and by less with more rows; rows needed go with its square."""
     at = np.concatenate([cell[:125] for cell in np.split(np.arange(4 * N), 4)])
-    small, large = (plan_study(data, half_width=0.05) for data in (pilot.take(at), pilot))
+    small, large = (
+        plan_study(data, half_width=0.05) for data in (pilot.take(at), pilot)
+    )
     assert small.scatter == pytest.approx(0.25)
     assert large.scatter < 0.06
     assert "small (125 rows in its smallest table)" in str(small)
@@ -115,13 +120,17 @@ def test_treatment_rows_are_enough_to_show_the_gap():
 
 
 def test_plans_are_shown_as_text_table_and_picture():
-    plan = plan_study(StudyGuess(gap=0.4, outcome_sd=1.0), quantity="qini", half_width=0.1)
+    plan = plan_study(
+        StudyGuess(gap=0.4, outcome_sd=1.0), quantity="qini", half_width=0.1
+    )
     frame = plan.to_frame()
     assert list(frame["half_width"]) == [p.half_width for p in plan.table]
     assert isinstance(frame, pd.DataFrame)
     assert plan.to_frame("polars").equals(pl.from_pandas(frame, nan_to_null=False))
     assert plan._repr_html_().count("<table>") == 2
-    assert len(plan.plot().lines) == len({p.gap for p in plan.table}) + 1  # and what is wanted
+    assert (
+        len(plan.plot().lines) == len({p.gap for p in plan.table}) + 1
+    )  # and what is wanted
     assert plan.to_dict()["needs"][0]["rows"] == plan.needs[0].rows
 
 
@@ -129,7 +138,10 @@ def test_plans_are_shown_as_text_table_and_picture():
     ("call", "words"),
     [
         (lambda p: plan_study(p, half_width=0.1, standard_error=0.1), "not both"),
-        (lambda p: plan_study(p, half_width=0.0), "half_width must be a finite number above 0"),
+        (
+            lambda p: plan_study(p, half_width=0.0),
+            "half_width must be a finite number above 0",
+        ),
         (lambda p: plan_study(p, quantity="gini"), "quantity"),
         (lambda p: plan_study(p, quantity="top", share=0.0), "share must lie"),
         (lambda p: plan_study(p, treatment_rows=-1), "treatment_rows"),
@@ -138,7 +150,10 @@ def test_plans_are_shown_as_text_table_and_picture():
         (lambda p: plan_study(3.0), "SeparateLabels"),
         (lambda p: StudyGuess(gap=0.9, outcome_sd=1.0, treated=0.2), "at most 0.4"),
         (lambda p: StudyGuess(gap=0.1, outcome_sd=0.0), "outcome_sd"),
-        (lambda p: StudyGuess(gap=0.1, outcome_sd=1.0, treated=1.5), "treated must lie"),
+        (
+            lambda p: StudyGuess(gap=0.1, outcome_sd=1.0, treated=1.5),
+            "treated must lie",
+        ),
     ],
 )
 def test_wrong_plans_say_what_is_wrong(pilot, call, words):

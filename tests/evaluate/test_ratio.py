@@ -49,7 +49,10 @@ def three_populations(n, seed=0):
     """Three policies that differ by a constant; the uplift is x."""
     rng = np.random.RandomState(seed)
     X = rng.normal(size=(6 * n, 2))
-    population, kind = np.arange(6 * n) % 3, np.where(np.arange(6 * n) % 2, "outcome", "treatment")
+    population, kind = (
+        np.arange(6 * n) % 3,
+        np.where(np.arange(6 * n) % 2, "outcome", "treatment"),
+    )
     t = rng.rand(6 * n) < np.array([0.2, 0.5, 0.9])[population]
     y = X[:, 1] + t * (0.5 + X[:, 0]) + 0.1 * rng.normal(size=6 * n)
     return SeparateLabels(
@@ -78,7 +81,10 @@ def test_fiellers_set_holds_exactly_the_ratios_that_no_test_rejects(ratio):
         - 2.0 * grid * ratio.covariance
         + grid**2 * ratio.denominator_variance
     )
-    kept = np.abs(ratio.numerator - grid * ratio.denominator) <= 1.96 * np.sqrt(spread) + 1e-12
+    kept = (
+        np.abs(ratio.numerator - grid * ratio.denominator)
+        <= 1.96 * np.sqrt(spread) + 1e-12
+    )
     estimate = Estimate.of_ratio(ratio)
     level = 0.9500042097035593  # 1.96 standard errors
     found = np.array([estimate.covers(theta, level) for theta in grid])
@@ -153,7 +159,9 @@ def test_contrasts_add_up_to_0_and_with_the_policies_to_1():
 
 @settings(max_examples=100, deadline=None)
 @given(
-    policies=st.lists(st.integers(5, 995).map(lambda e: e / 1000), min_size=3, max_size=5),
+    policies=st.lists(
+        st.integers(5, 995).map(lambda e: e / 1000), min_size=3, max_size=5
+    ),
     sizes=st.lists(st.integers(5, 10_000), min_size=5, max_size=5),
 )
 def test_no_population_makes_the_contrast_less_precise(rows, policies, sizes):
@@ -161,7 +169,9 @@ def test_no_population_makes_the_contrast_less_precise(rows, policies, sizes):
 
     def noise(e, n):
         K = len(e)
-        c = replace(rows, cell=np.arange(K), policies=np.tile(e, (K, 1)), size=n).contrast()
+        c = replace(
+            rows, cell=np.arange(K), policies=np.tile(e, (K, 1)), size=n
+        ).contrast()
         apart = np.ptp(e) > 0.0  # equal policies tell nothing, but for rounding
         return np.sum(c**2 / n) if apart else np.inf
 

@@ -54,7 +54,10 @@ def spend_problem(*, slope=1.0, policies=None):
 def constant_problem():
     """Policies that do not depend on the features: the gap is 0.6 everywhere."""
     return spend_problem(
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.2)}
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.2),
+        }
     )
 
 
@@ -62,9 +65,13 @@ def true_rows(problem, data):
     """Return held-out rows that know the true policies and outcome means."""
     X = np.asarray(data.X)
     rows, used = labelled_rows(**dict(data), sample_weight=None)
-    e = np.column_stack([problem.policies[name](X) for name in sorted(problem.policies)])
+    e = np.column_stack(
+        [problem.policies[name](X) for name in sorted(problem.policies)]
+    )
     m = problem.outcome_mean(X, np.zeros(len(X))) + e.mean(axis=1) * problem.uplift(X)
-    return HeldOutRows(rows, Nuisances(e, (m - rows.coding.offset) / rows.coding.scale), used)
+    return HeldOutRows(
+        rows, Nuisances(e, (m - rows.coding.offset) / rows.coding.scale), used
+    )
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +125,9 @@ def critic_terms(held, f):
         weight=rows.relative,
     )(Z)
     is_treatment = rows.kind == "treatment"
-    center = np.where(is_treatment, nuisances.policies.sum(axis=1) - 1, nuisances.outcome_mean)
+    center = np.where(
+        is_treatment, nuisances.policies.sum(axis=1) - 1, nuisances.outcome_mean
+    )
     signed = rows.sign * (rows.label - center) * np.where(is_treatment, 2 * f, -4.0)
     M = sum(s * np.outer(psi, psi) for s, psi in zip(share, Psi, strict=True))
     return (share * signed)[:, None] * Psi, M + 2e-3 * np.eye(Psi.shape[1])
@@ -159,8 +168,12 @@ def test_functions_and_held_out_rows_agree(name, data, f):
     assert FUNCTIONS[name](f, **data, **QUICK) == held.score(f, name)
     g = f + 1.0
     gain = held.difference(f, g, name)
-    assert gain.value == pytest.approx(held.score(f, name) - held.score(g, name), rel=1e-9)
-    assert gain.standard_error == pytest.approx(held.difference(g, f, name).standard_error)
+    assert gain.value == pytest.approx(
+        held.score(f, name) - held.score(g, name), rel=1e-9
+    )
+    assert gain.standard_error == pytest.approx(
+        held.difference(g, f, name).standard_error
+    )
     assert held.difference(f, f, name).standard_error == 0.0
 
 
@@ -180,7 +193,9 @@ def test_whole_weights_equal_repeated_rows(name, data, f):
     problem = spend_problem()
     rows, used = labelled_rows(**dict(data), sample_weight=weight)
     true = true_rows(problem, data).nuisances
-    once = HeldOutRows(rows, Nuisances(true.policies[used], true.outcome_mean[used]), used)
+    once = HeldOutRows(
+        rows, Nuisances(true.policies[used], true.outcome_mean[used]), used
+    )
     twice = true_rows(problem, data.take(take))
     assert once.score(f, name) == pytest.approx(twice.score(f[take], name), rel=1e-10)
 
@@ -212,7 +227,9 @@ def test_differences_estimate_the_squared_error_and_know_their_own(name):
 
 @pytest.mark.slow
 @pytest.mark.statistical
-@pytest.mark.parametrize("problem", [spend_problem(), paper_problem(b=5.0)], ids=["real", "binary"])
+@pytest.mark.parametrize(
+    "problem", [spend_problem(), paper_problem(b=5.0)], ids=["real", "binary"]
+)
 def test_the_true_uplift_has_the_smallest_score_of_all_tried(problem):
     """Policies and means are cross-fitted: departures from the truth cost more than 3 errors."""
     data = problem.draw(8000, random_state=0)
@@ -242,11 +259,15 @@ def test_centring_takes_a_main_effect_out_of_the_noise():
     data = problem.draw(1000, random_state=0)
     u = problem.uplift(np.asarray(data.X))
     centred, plain = (
-        HeldOutRows.from_data(**data, outcome_model=model, policy_model=LogisticRegression())
+        HeldOutRows.from_data(
+            **data, outcome_model=model, policy_model=LogisticRegression()
+        )
         for model in (None, DummyRegressor())
     )
     for name in ("weighted_risk", "outcome_risk"):
-        errors = [held.difference(u, 0 * u, name).standard_error for held in (centred, plain)]
+        errors = [
+            held.difference(u, 0 * u, name).standard_error for held in (centred, plain)
+        ]
         assert errors[0] < 0.5 * errors[1]
 
 
@@ -275,9 +296,15 @@ def test_default_models_follow_curved_policies_and_outcomes():
     """At 2,000 rows a table less than a tenth of the variance is left unexplained."""
     problem = spend_problem(slope=2.0)
     data = problem.draw(2000, random_state=0)
-    true, found = true_rows(problem, data).nuisances, HeldOutRows.from_data(**data).nuisances
+    true, found = (
+        true_rows(problem, data).nuisances,
+        HeldOutRows.from_data(**data).nuisances,
+    )
     assert np.mean((found.gap - true.gap) ** 2) < 0.1 * np.mean(true.gap**2)
-    assert np.mean((found.outcome_mean - true.outcome_mean) ** 2) < 0.1 * true.outcome_mean.var()
+    assert (
+        np.mean((found.outcome_mean - true.outcome_mean) ** 2)
+        < 0.1 * true.outcome_mean.var()
+    )
 
 
 def test_a_rare_outcome_and_a_large_table_are_fitted_too():
@@ -307,11 +334,17 @@ def test_a_cell_of_one_row_has_no_standard_error(data):
 
 
 def test_unknown_scores_and_too_many_folds_are_refused(data, held, f):
-    with pytest.raises(InputError, match=r"name must be one of 'weighted_risk', .* got 'r2'"):
+    with pytest.raises(
+        InputError, match=r"name must be one of 'weighted_risk', .* got 'r2'"
+    ):
         held.score(f, "r2")
-    with pytest.raises(InputError, match=r"name must be one of 'weighted_risk', .* got 'r2'"):
+    with pytest.raises(
+        InputError, match=r"name must be one of 'weighted_risk', .* got 'r2'"
+    ):
         uplift_scorer("r2")
-    with pytest.raises(InputError, match=r"n_folds=45 must lie .* smallest outcome table, 40"):
+    with pytest.raises(
+        InputError, match=r"n_folds=45 must lie .* smallest outcome table, 40"
+    ):
         outcome_risk(f, **data, n_folds=45)
     with pytest.raises(InputError, match="uplift has 3 entries but X has 220 rows"):
         held.score([1.0, 2.0, 3.0], "outcome_risk")
@@ -375,7 +408,10 @@ def test_the_scorer_forgets_old_rows_and_travels_light(limits):
     for seed in range(3):
         data = paper_problem(b=5.0).draw(20, random_state=seed)
         # Names of populations may come as objects.
-        labels = {**dict(data), "population": np.asarray(data.population).astype(object)}
+        labels = {
+            **dict(data),
+            "population": np.asarray(data.population).astype(object),
+        }
         scorer(model, **labels)
     assert len(scorer._held) == 2
     copy = pickle.loads(pickle.dumps(scorer))  # noqa: S301 - our own bytes

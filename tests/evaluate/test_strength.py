@@ -29,8 +29,12 @@ def constant(p):
 @pytest.mark.statistical
 def test_statistic_is_chi_square_when_policies_are_equal():
     """200 draws: the Kolmogorov-Smirnov test rejects a right law once in a thousand seeds."""
-    equal = problem(lambda X: 1 / (1 + np.exp(-X[:, 0])), lambda X: 1 / (1 + np.exp(-X[:, 0])))
-    found = [identification_strength(**equal.draw(300, random_state=s)) for s in range(200)]
+    equal = problem(
+        lambda X: 1 / (1 + np.exp(-X[:, 0])), lambda X: 1 / (1 + np.exp(-X[:, 0]))
+    )
+    found = [
+        identification_strength(**equal.draw(300, random_state=s)) for s in range(200)
+    ]
     assert {s.degrees for s in found} == {5}  # a constant, two features, two squares
     assert kstest([s.f_statistic * 5 for s in found], chi2(5).cdf).pvalue > 1e-3
 
@@ -39,7 +43,9 @@ def test_statistic_is_chi_square_when_policies_are_equal():
 def test_gap_of_constant_policies_is_measured_within_four_standard_errors():
     """Each share treated has variance p (1 - p) / n; the gap is constant, so rms and mean agree."""
     n, p, q = 4000, 0.7, 0.4
-    s = identification_strength(**problem(constant(p), constant(q)).draw(n, random_state=0))
+    s = identification_strength(
+        **problem(constant(p), constant(q)).draw(n, random_state=0)
+    )
     error = np.sqrt((p * (1 - p) + q * (1 - q)) / n)
     assert abs(s.mean_gap - (p - q)) < 4 * error
     assert abs(s.rms_gap - (p - q)) < 4 * error
@@ -49,7 +55,8 @@ def test_gap_of_constant_policies_is_measured_within_four_standard_errors():
 def test_opposed_policies_with_equal_shares_are_not_weak():
     """The mean gap is about zero, yet at almost every x the policies differ."""
     opposed = problem(
-        lambda X: np.where(X[:, 0] > 0, 0.9, 0.1), lambda X: np.where(X[:, 0] > 0, 0.1, 0.9)
+        lambda X: np.where(X[:, 0] > 0, 0.9, 0.1),
+        lambda X: np.where(X[:, 0] > 0, 0.1, 0.9),
     )
     s = identification_strength(**opposed.draw(1000, random_state=0))
     assert abs(s.mean_gap) < 0.1
@@ -69,17 +76,22 @@ def test_features_in_which_policies_do_not_differ_do_not_make_them_weak(d):
 
 
 def test_a_gap_in_the_square_of_a_feature_is_seen():
-    middle = problem(lambda X: np.where(np.abs(X[:, 0]) < 0.67, 0.8, 0.2), constant(0.5))
+    middle = problem(
+        lambda X: np.where(np.abs(X[:, 0]) < 0.67, 0.8, 0.2), constant(0.5)
+    )
     s = identification_strength(**middle.draw(1000, random_state=0))
     assert not s.is_weak
 
 
 def test_equal_policies_are_weak_and_the_rms_gap_is_not_inflated_by_noise():
     gaps = [
-        identification_strength(**paper_problem(b=0.0).draw(500, random_state=s)) for s in range(20)
+        identification_strength(**paper_problem(b=0.0).draw(500, random_state=s))
+        for s in range(20)
     ]
     assert all(s.is_weak for s in gaps)
-    assert np.median([s.rms_gap for s in gaps]) < np.sqrt(5 / 1000)  # what noise alone would show
+    assert np.median([s.rms_gap for s in gaps]) < np.sqrt(
+        5 / 1000
+    )  # what noise alone would show
 
 
 def test_repeated_binary_features_do_not_inflate_the_degrees():
@@ -101,7 +113,9 @@ def test_weights_act_like_repeated_rows_in_the_gap():
     data = problem(constant(0.8), constant(0.3)).draw(300, random_state=0)
     weight = np.random.default_rng(0).integers(1, 4, data.n_rows)
     weighted = identification_strength(**{**dict(data), "sample_weight": weight})
-    repeated = identification_strength(**data.take(np.repeat(np.arange(data.n_rows), weight)))
+    repeated = identification_strength(
+        **data.take(np.repeat(np.arange(data.n_rows), weight))
+    )
     assert weighted.mean_gap == pytest.approx(repeated.mean_gap, abs=1e-12)
     # Copies carry no information: weights must not make the test more confident.
     assert weighted.f_statistic < repeated.f_statistic
@@ -120,7 +134,9 @@ def several(policies, d=2):
 
 
 def shares(*values):
-    return several({name: constant(p) for name, p in zip("ABCDE", values, strict=False)})
+    return several(
+        {name: constant(p) for name, p in zip("ABCDE", values, strict=False)}
+    )
 
 
 def sizes(**rows):
@@ -136,7 +152,9 @@ def numbers(strength):
 def test_the_statistic_is_chi_square_when_three_policies_are_equal():
     """200 draws: the Kolmogorov-Smirnov test rejects a right law once in a thousand seeds."""
     equal, rows = shares(0.5, 0.5, 0.5), sizes(A=150, B=400, C=250)
-    found = [identification_strength(**equal.draw(rows, random_state=s)) for s in range(200)]
+    found = [
+        identification_strength(**equal.draw(rows, random_state=s)) for s in range(200)
+    ]
     assert {s.degrees for s in found} == {2 * 5}  # two contrasts of five functions
     assert kstest([s.f_statistic * 10 for s in found], chi2(10).cdf).pvalue > 1e-3
     # Both a chi-square and a strength of 17 are reached by less than one in a hundred.
@@ -146,7 +164,9 @@ def test_the_statistic_is_chi_square_when_three_policies_are_equal():
 def test_gaps_of_three_populations_are_twice_the_spread_of_their_policies():
     """Within four standard errors, by the delta method from the variance of each share."""
     n, e = np.array([3000, 6000, 1500]), np.array([0.7, 0.4, 0.5])
-    data = shares(*e).draw(sizes(**dict(zip("ABC", n.tolist(), strict=True))), random_state=0)
+    data = shares(*e).draw(
+        sizes(**dict(zip("ABC", n.tolist(), strict=True))), random_state=0
+    )
     found = identification_strength(**data)
     p = n / n.sum()
     apart = e - p @ e
@@ -169,18 +189,24 @@ def test_a_population_cut_in_two_leaves_the_gap_as_it_was():
     }
     two = np.repeat(["A", "B", "A", "B"], [40, 40, 2, 4])
     three = np.repeat(["A", "B", "C", "A", "B", "C"], [40, 20, 20, 2, 2, 2])
-    of_two, of_three = (identification_strength(**rows, population=p) for p in (two, three))
+    of_two, of_three = (
+        identification_strength(**rows, population=p) for p in (two, three)
+    )
     assert of_two.mean_gap == pytest.approx(0.3, abs=1e-12)
     assert of_three.mean_gap == pytest.approx(0.3, abs=1e-12)
 
 
 def test_the_statistic_does_not_depend_on_what_populations_are_called():
-    data = shares(0.5, 0.55, 0.7, 0.35).draw(sizes(A=300, B=200, C=400, D=250), random_state=0)
+    data = shares(0.5, 0.55, 0.7, 0.35).draw(
+        sizes(A=300, B=200, C=400, D=250), random_state=0
+    )
     weight = np.random.default_rng(0).uniform(0.5, 2.0, data.n_rows)
     given = identification_strength(**data, sample_weight=weight)
     names = dict(zip("ABCD", "DACB", strict=True))
     other = np.array([names[name] for name in data.population])
-    renamed = identification_strength(**{**data, "population": other}, sample_weight=weight)
+    renamed = identification_strength(
+        **{**data, "population": other}, sample_weight=weight
+    )
     assert numbers(renamed) == pytest.approx(numbers(given), rel=1e-9)
     assert given.degrees == 3 * 5
 

@@ -24,8 +24,14 @@ from unjoined.evaluate import (
 from unjoined.paper import error_bound
 
 # Probabilities of treatment at three values of x, of up to four populations.
-POLICIES = np.array([[0.1, 0.5, 0.8], [0.7, 0.4, 0.1], [0.3, 0.9, 0.4], [0.5, 0.2, 0.9]])
-BASE, UPLIFT, LAW = np.array([0.2, 0.5, 0.6]), np.array([0.5, -0.3, 0.1]), np.array([0.3, 0.5, 0.2])
+POLICIES = np.array(
+    [[0.1, 0.5, 0.8], [0.7, 0.4, 0.1], [0.3, 0.9, 0.4], [0.5, 0.2, 0.9]]
+)
+BASE, UPLIFT, LAW = (
+    np.array([0.2, 0.5, 0.6]),
+    np.array([0.5, -0.3, 0.1]),
+    np.array([0.3, 0.5, 0.2]),
+)
 SCORES = ("weighted_risk", "outcome_risk", "fixed_critic")
 
 
@@ -35,8 +41,14 @@ def population_rows(k, copies=5):
     for j, policy in enumerate(POLICIES[:k]):
         for x in range(3):
             propensity = BASE[x] + policy[x] * UPLIFT[x]
-            rows += [(x, y, "outcome", j, p) for y, p in ((0, 1 - propensity), (1, propensity))]
-            rows += [(x, t, "treatment", j, p) for t, p in ((0, 1 - policy[x]), (1, policy[x]))]
+            rows += [
+                (x, y, "outcome", j, p)
+                for y, p in ((0, 1 - propensity), (1, propensity))
+            ]
+            rows += [
+                (x, t, "treatment", j, p)
+                for t, p in ((0, 1 - policy[x]), (1, policy[x]))
+            ]
     x, y, kind, population, weight = map(np.array, zip(*(rows * copies), strict=True))
     return {
         "X": x[:, None].astype(float),
@@ -51,7 +63,9 @@ def population_risk(k, policies=POLICIES, mean_shift=0.0, copies=5):
     data, x = population_rows(k, copies)
     held = HeldOutRows.from_data(**data, n_folds=2)
     mean = BASE + POLICIES[:k].mean(axis=0) * UPLIFT
-    nuisances = type(held.nuisances)(policies[:k, x].T, 2.0 * (mean + mean_shift)[x] - 1.0)
+    nuisances = type(held.nuisances)(
+        policies[:k, x].T, 2.0 * (mean + mean_shift)[x] - 1.0
+    )
     return replace(held, nuisances=nuisances), x
 
 
@@ -95,14 +109,18 @@ def test_critics_of_every_contrast_leave_the_true_uplift_alone(k):
     for h in (np.array([0.2, 0.0, 0.0]), np.array([-0.1, 0.3, 0.1]), -UPLIFT):
         few = half.difference((UPLIFT + h)[x], UPLIFT[x], "fixed_critic").value
         many = whole.difference((UPLIFT + h)[xx], UPLIFT[xx], "fixed_critic").value
-        assert 2.0 * many - few == pytest.approx(4.0 * LAW @ (spread(k) * h**2), rel=0.01)
+        assert 2.0 * many - few == pytest.approx(
+            4.0 * LAW @ (spread(k) * h**2), rel=0.01
+        )
 
 
 def test_the_score_does_not_depend_on_the_order_of_the_populations():
     data, x = population_rows(3, copies=5)
     held, _ = population_risk(3)
     order = [2, 0, 1]
-    named = np.array([1, 2, 0])[data["population"]]  # population 0 is now the second one
+    named = np.array([1, 2, 0])[
+        data["population"]
+    ]  # population 0 is now the second one
     other = HeldOutRows.from_data(**{**data, "population": named}, n_folds=2)
     policies = held.nuisances.policies[:, order]
     nuisances = type(held.nuisances)(policies, held.nuisances.outcome_mean)
@@ -110,7 +128,9 @@ def test_the_score_does_not_depend_on_the_order_of_the_populations():
     f, none = np.array([0.3, -0.2, 0.4])[x], np.zeros(len(x))
     for name in SCORES:
         assert other.score(f, name) == pytest.approx(held.score(f, name), rel=1e-9)
-        one, two = (rows.difference(f, none, name).standard_error for rows in (held, other))
+        one, two = (
+            rows.difference(f, none, name).standard_error for rows in (held, other)
+        )
         assert one == pytest.approx(two, rel=1e-9)
 
 
@@ -123,7 +143,9 @@ def three_regions():
             "B": lambda X: 1 / (1 + np.exp(2 * X[:, 0])),
             "C": lambda X: np.full(len(X), 0.5),
         },
-        outcome=lambda X, treated, rng: X[:, 1] + treated * X[:, 0] + rng.standard_normal(len(X)),
+        outcome=lambda X, treated, rng: (
+            X[:, 1] + treated * X[:, 0] + rng.standard_normal(len(X))
+        ),
         outcome_mean=lambda X, treated: X[:, 1] + treated * X[:, 0],
     )
 
@@ -182,7 +204,9 @@ def test_the_objective_of_the_paper_says_that_it_is_for_two_populations():
 def test_an_error_bound_is_for_two_populations():
     data = three_regions().draw(100, random_state=0)
     model = MinMaxUplift(random_state=0).fit(**data.take(data.population != "C"))
-    with pytest.raises(LabelError, match=r"error_bound found 3: 'A', 'B', 'C'\. Choose two of"):
+    with pytest.raises(
+        LabelError, match=r"error_bound found 3: 'A', 'B', 'C'\. Choose two of"
+    ):
         error_bound(model, data)
 
 
@@ -192,7 +216,9 @@ def test_three_populations_are_not_worse_than_the_best_pair():
 
     If three are as good as the best pair, that fails by chance in 1 of 1,000 studies of a quantity.
     """
-    script = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "populations.py"))
+    script = runpy.run_path(
+        str(Path(__file__).parents[2] / "benchmarks" / "populations.py")
+    )
     for part in script["PARTS"]:
         for name, row in script["study"](part, "a policy in the middle", 8).items():
             assert row["worse"] <= 3.1 * row["standard error"], name

@@ -115,7 +115,9 @@ def test_budget_is_left_over_rather_than_spent_on_harm():
 
 @pytest.mark.parametrize("propensity", [0.0, 1.0, [0.5, 1.2], [-0.1, 0.5]])
 def test_propensity_must_lie_strictly_inside(propensity):
-    with pytest.raises(InputError, match="propensity must lie strictly between 0 and 1, got"):
+    with pytest.raises(
+        InputError, match="propensity must lie strictly between 0 and 1, got"
+    ):
         joint_values([1.0, 2.0], [0, 1], propensity=propensity)
 
 
@@ -126,7 +128,9 @@ def test_propensity_needs_one_entry_per_row():
 
 @pytest.mark.parametrize("codes", [[0, 1, 2], [-1, 0, 1], [2, 3, 2]])
 def test_other_treatment_codes_are_refused(codes):
-    with pytest.raises(LabelError, match=r"must be coded 0/1, False/True or -1/\+1, got"):
+    with pytest.raises(
+        LabelError, match=r"must be coded 0/1, False/True or -1/\+1, got"
+    ):
         joint_values([1.0, 2.0, 3.0], codes)
 
 
@@ -162,7 +166,9 @@ def test_costs_must_be_positive(cost):
 
 
 def test_costs_need_one_entry_per_row():
-    with pytest.raises(InputError, match=r"cost must be one number or one per row \(2\), got 3"):
+    with pytest.raises(
+        InputError, match=r"cost must be one number or one per row \(2\), got 3"
+    ):
         budget_rule([1.0, 2.0], 1.0, cost=[1.0, 1.0, 1.0])
 
 

@@ -60,14 +60,18 @@ def test_objective_has_squared_outcome_units(data):
     y = 5.0 * data.y + 30.0
     other = SeparateLabels(**{**dict(data), "y": y})
     expected = 25.0 * minmax_objective(f, g, **data)
-    assert minmax_objective(5.0 * f, 5.0 * g, **other) == pytest.approx(expected, rel=1e-10)
+    assert minmax_objective(5.0 * f, 5.0 * g, **other) == pytest.approx(
+        expected, rel=1e-10
+    )
 
 
 def test_risk_has_squared_outcome_units_and_no_memory_of_a_shift(data):
     f = np.random.default_rng(0).standard_normal(data.n_rows)
     y = 5.0 * data.y + 30.0
     other = SeparateLabels(**{**dict(data), "y": y})
-    assert weighted_risk(5.0 * f, **other) == pytest.approx(25.0 * weighted_risk(f, **data))
+    assert weighted_risk(5.0 * f, **other) == pytest.approx(
+        25.0 * weighted_risk(f, **data)
+    )
 
 
 @pytest.mark.statistical
@@ -85,7 +89,10 @@ def test_risk_differences_estimate_the_weighted_squared_error(problem):
         data = problem.draw(2000, random_state=seed)
         u = problem.uplift(np.asarray(data.X))
         held = HeldOutRows.from_data(
-            **data, policy_model=LogisticRegression(), outcome_model=LogisticRegression(), n_folds=2
+            **data,
+            policy_model=LogisticRegression(),
+            outcome_model=LogisticRegression(),
+            n_folds=2,
         )
         found.append(held.difference(0.0 * u, u, "weighted_risk").value)
     error = np.std(found, ddof=1) / np.sqrt(len(found))
@@ -96,7 +103,9 @@ def test_risk_orders_estimates_by_their_error(problem):
     data = problem.draw(4000, random_state=1)
     u = problem.uplift(np.asarray(data.X))
     held = HeldOutRows.from_data(**data)
-    risks = [held.score(scale * u, "weighted_risk") for scale in (1.0, 0.5, 0.0, -0.5, -1.0)]
+    risks = [
+        held.score(scale * u, "weighted_risk") for scale in (1.0, 0.5, 0.0, -0.5, -1.0)
+    ]
     assert risks == sorted(risks)
 
 
@@ -119,7 +128,9 @@ def test_score_is_minus_the_risk_and_ignores_target_rows(problem, data):
 
 @pytest.mark.parametrize("n_folds", [1, 301])
 def test_number_of_folds_is_checked(data, n_folds):
-    with pytest.raises(InputError, match=f"n_folds={n_folds} must lie between 2 and .* 300"):
+    with pytest.raises(
+        InputError, match=f"n_folds={n_folds} must lie between 2 and .* 300"
+    ):
         weighted_risk(np.zeros(data.n_rows), **data, n_folds=n_folds)
 
 

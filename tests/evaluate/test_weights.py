@@ -76,12 +76,16 @@ def test_metrics_of_weights_in_other_units_are_the_same():
 def test_equal_weights_are_as_good_as_none_and_weight_zero_is_as_good_as_no_row():
     score, treated, y, weight = rows()
     for found, wanted in zip(
-        measures(score, treated, y, np.full(N, 0.3)), measures(score, treated, y, None), strict=True
+        measures(score, treated, y, np.full(N, 0.3)),
+        measures(score, treated, y, None),
+        strict=True,
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
     kept = weight > 0
     left_out = measures(score[kept], treated[kept], y[kept], weight[kept])
-    for found, wanted in zip(measures(score, treated, y, weight), left_out, strict=True):
+    for found, wanted in zip(
+        measures(score, treated, y, weight), left_out, strict=True
+    ):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
 
 
@@ -96,7 +100,9 @@ def test_standard_errors_are_those_of_a_weighted_mean():
         mean = share @ column[kept]
         return math.sqrt(n / (n - 1) * np.sum(share**2 * (column[kept] - mean) ** 2))
 
-    found = uj.evaluate.average_uplift(values, np.ones(N), sample_weight=weight).standard_error
+    found = uj.evaluate.average_uplift(
+        values, np.ones(N), sample_weight=weight
+    ).standard_error
     assert found == pytest.approx(error(values), rel=1e-12)
     curve = uj.evaluate.uplift_curve(score, values, sample_weight=weight)
     cuts = np.unique(score[kept])[::-1]
@@ -130,6 +136,10 @@ def test_weights_that_are_all_zero_or_wrong_are_refused():
     with pytest.raises(uj.errors.InputError, match="sample_weight is 0 in all 3 rows"):
         uj.evaluate.auuc([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=np.zeros(3))
     with pytest.raises(uj.errors.InputError, match="finite and not negative"):
-        uj.evaluate.uplift_curve([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=[1.0, -1.0, 1.0])
+        uj.evaluate.uplift_curve(
+            [1, 2, 3], [0.0, 1.0, 2.0], sample_weight=[1.0, -1.0, 1.0]
+        )
     with pytest.raises(uj.errors.InputError, match="sample_weight has 2 entries"):
-        uj.evaluate.average_uplift([0.0, 1.0, 2.0], np.ones(3), sample_weight=[1.0, 1.0])
+        uj.evaluate.average_uplift(
+            [0.0, 1.0, 2.0], np.ones(3), sample_weight=[1.0, 1.0]
+        )

@@ -23,10 +23,17 @@ from unjoined.model.draw import PrincipalBasis
 
 # Few rows, and new people unlike them.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::unjoined.errors.UnjoinedWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+    "ignore::unjoined.errors.UnjoinedWarning",
+    "ignore::sklearn.exceptions.ConvergenceWarning",
 )
 REGION = "re'gion\"; DROP TABLE people; --"
-NAMES = ["age", "days", "uplift", "_0", "_1"]  # the last three are names that queries use
+NAMES = [
+    "age",
+    "days",
+    "uplift",
+    "_0",
+    "_1",
+]  # the last three are names that queries use
 
 
 def tables(*, real=False):
@@ -37,7 +44,9 @@ def tables(*, real=False):
     n = len(X)
     words = np.array(["No'rth", 'So"uth', "W\\est -- ", "rare", "", None], dtype=object)
     X[REGION] = words[rng.choice(6, n, p=[0.4, 0.3, 0.2, 0.002, 0.05, 0.048])]
-    X["joined"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
+    X["joined"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(
+        rng.integers(0, 300, n), unit="D"
+    )
     X.loc[rng.random(n) < 0.1, "age"] = np.nan
     if real:
         outcome = ~np.isnan(data["y"])
@@ -53,7 +62,9 @@ def campaign(n=300):
     """Return rows with names, as tables would give them."""
     data = dict(campaign_problem().draw(n, random_state=0))
     return data | {
-        "X": pd.DataFrame(data["X"], columns=["age", "days", "orders", "spend", "member"])
+        "X": pd.DataFrame(
+            data["X"], columns=["age", "days", "orders", "spend", "member"]
+        )
     }
 
 
@@ -61,7 +72,9 @@ def by_sql(model, people, collation="binary"):
     connection = duckdb.connect()
     connection.execute(f"SET default_collation = '{collation}'").fetchall()
     connection.register('a "table"', people.assign(id=np.arange(len(people))))
-    scores = connection.execute(export_sql(model, table='a "table"', keep=["id"])).fetchall()
+    scores = connection.execute(
+        export_sql(model, table='a "table"', keep=["id"])
+    ).fetchall()
     return np.array([uplift for _, uplift in sorted(scores)])
 
 
@@ -86,17 +99,31 @@ def test_queries_equal_predict_with_text_dates_gaps_and_hostile_names(name):
 
 RNG = np.random.default_rng(3)
 HOURS = [datetime.time(int(h), 30) for h in RNG.integers(0, 24, 1200)]
-BORN = pd.Timestamp("1968-01-01") + pd.to_timedelta(RNG.integers(0, 3000, 1200), unit="D")
+BORN = pd.Timestamp("1968-01-01") + pd.to_timedelta(
+    RNG.integers(0, 3000, 1200), unit="D"
+)
 CODES = RNG.choice(["1", "2", "17", "A"], 1200)
 ODD = {  # a column of the fit, and the same in the table to score, if it is written otherwise
     "missing": (RNG.choice(np.array(["a", "b", None], dtype=object), 1200), None),
-    "missing and rare": ([None if v < 0.2 else f"k{int(v * 900)}" for v in RNG.random(1200)], None),
-    "words for missing": (RNG.choice(np.array(["a", "b", " ", "nan", None], object), 1200), None),
+    "missing and rare": (
+        [None if v < 0.2 else f"k{int(v * 900)}" for v in RNG.random(1200)],
+        None,
+    ),
+    "words for missing": (
+        RNG.choice(np.array(["a", "b", " ", "nan", None], object), 1200),
+        None,
+    ),
     "capitals": (RNG.choice(["x", "X", "y "], 1200), None),
     "doubles": (CODES, np.where(CODES == "A", "2", CODES).astype(float)),
     "integers": (CODES, np.where(CODES == "A", "2", CODES).astype(int)),
-    "numbers and gaps": (pd.Categorical(RNG.choice([1.0, 2.5, 17.0, np.nan], 1200)), None),
-    "text of numbers": (RNG.integers(1, 4, 1200), RNG.choice(["1", "2", "", "N/A"], 1200)),
+    "numbers and gaps": (
+        pd.Categorical(RNG.choice([1.0, 2.5, 17.0, np.nan], 1200)),
+        None,
+    ),
+    "text of numbers": (
+        RNG.integers(1, 4, 1200),
+        RNG.choice(["1", "2", "", "N/A"], 1200),
+    ),
     "times of day": (HOURS, None),
     "durations": (pd.to_timedelta(RNG.integers(0, 50, 1200), unit="D"), None),
     "births": (BORN, None),
@@ -109,11 +136,16 @@ def fitted_to(column, estimator, n=1200):
     """Fit rows whose uplift depends on a number and on how often a value occurs."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.standard_normal(n), "c": column})
-    kind, population = np.repeat(["outcome", "treatment"], n // 2), np.tile(["e", "w"], n // 2)
+    kind, population = (
+        np.repeat(["outcome", "treatment"], n // 2),
+        np.tile(["e", "w"], n // 2),
+    )
     treated = rng.random(n) < np.where(population == "e", 0.8, 0.2)
     codes, _ = pd.factorize(X["c"])
     uplift = 1.0 + X["x"] + np.where(codes % 2 == 0, 2.0, 0.0)
-    y = np.where(kind == "outcome", X["x"] + treated * uplift + rng.normal(0.0, 0.3, n), treated)
+    y = np.where(
+        kind == "outcome", X["x"] + treated * uplift + rng.normal(0.0, 0.3, n), treated
+    )
     return estimator.fit(X, **separate_labels(y, kind), population=population), X
 
 
@@ -146,20 +178,26 @@ def test_columns_that_differ_in_capitals_only_are_no_columns_of_sql():
     data = campaign()
     data["X"] = data["X"].rename(columns={"days": "AGE"})
     model = MinMaxUplift(basis="linear", random_state=0).fit(**data)
-    with pytest.raises(InputError, match="'age' and 'AGE' have one name in most databases"):
+    with pytest.raises(
+        InputError, match="'age' and 'AGE' have one name in most databases"
+    ):
         export_sql(model)
 
 
 def test_products_of_a_category_and_a_number_are_exported():
     rng = np.random.default_rng(0)
     n, kinds = 1600, np.repeat(["outcome", "treatment"], 800)
-    X = pd.DataFrame({"x": rng.standard_normal(n), "place": rng.choice(["a", "b", "c"], n)})
+    X = pd.DataFrame(
+        {"x": rng.standard_normal(n), "place": rng.choice(["a", "b", "c"], n)}
+    )
     population = np.tile(["east", "west"], n // 2)
     treated = rng.random(n) < np.where(population == "east", 0.8, 0.2)
     slope = X["place"].map({"a": 3.0, "b": -3.0, "c": 0.0}).to_numpy()
     y = X["x"] + treated * slope * X["x"] + 0.3 * rng.standard_normal(n)
     labels = np.where(kinds == "outcome", y, treated)
-    model = Uplift(random_state=0).fit(X, **separate_labels(labels, kinds), population=population)
+    model = Uplift(random_state=0).fit(
+        X, **separate_labels(labels, kinds), population=population
+    )
     basis = model.fit_.basis
     assert any(max(pair) >= len(basis.features) for pair in basis.pairs)
     expected = model.predict(X)
@@ -198,7 +236,9 @@ def test_sqlite_refuses_the_query_and_does_not_take_zeros_for_missing():
     model = MinMaxUplift(basis="linear", ridge_f=0.1, ridge_g=0.1).fit(**data)
     with closing(sqlite3.connect(":memory:")) as connection:
         data["X"].to_sql("people", connection, index=False)
-        with pytest.raises(sqlite3.OperationalError, match='near "OFFSET": syntax error'):
+        with pytest.raises(
+            sqlite3.OperationalError, match='near "OFFSET": syntax error'
+        ):
             connection.execute(export_sql(model))
 
 
@@ -215,7 +255,9 @@ def test_models_that_cannot_be_exported_say_which_can():
     em = EMUplift(outcome_model=LogisticRegression(), random_state=0)
     for model in (PlugInUplift(random_state=0), em):
         model.fit(**data)
-        with pytest.raises(InputError, match=r"cannot be exported.*Uplift, MinMaxUplift"):
+        with pytest.raises(
+            InputError, match=r"cannot be exported.*Uplift, MinMaxUplift"
+        ):
             export_sql(model)
 
     class Own:
@@ -253,7 +295,9 @@ def test_a_query_too_long_for_databases_is_refused():
 
 
 def test_the_command_writes_a_query_and_replaces_only_its_own(here, capsys):
-    save_model(MinMaxUplift(basis="linear", random_state=0).fit(**campaign()), "m.skops")
+    save_model(
+        MinMaxUplift(basis="linear", random_state=0).fit(**campaign()), "m.skops"
+    )
     command = ["export", "--model", "m.skops", "--sql"]
     for more in ([], ["--force"]):  # the second time over its own files
         with pytest.raises(SystemExit) as stop:
@@ -273,7 +317,9 @@ def test_values_that_stand_for_missing_are_missing_in_exports():
     X = data["X"].copy()
     gone = np.random.default_rng(0).random(len(X)) < 0.1
     X.loc[gone, "age"] = -999.0
-    X["joined"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(X)) % 400, unit="D")
+    X["joined"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(
+        np.arange(len(X)) % 400, unit="D"
+    )
     X.loc[gone, "joined"] = pd.Timestamp("1900-01-01")
     model = MinMaxUplift(basis="linear", random_state=0).fit(**(data | {"X": X}))
     assert [code.stand_ins for code in model.encoder_.columns_] == [

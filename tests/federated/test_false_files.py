@@ -37,14 +37,20 @@ def taken_apart(content):
 
 def put_together(header, arrays):
     """Return a file with the right checksum, whatever it says."""
-    text = header if isinstance(header, bytes) else json.dumps(header, sort_keys=True).encode()
+    text = (
+        header
+        if isinstance(header, bytes)
+        else json.dumps(header, sort_keys=True).encode()
+    )
     return sealed({MANIFEST: np.frombuffer(text, dtype=np.uint8), **arrays})
 
 
 def sealed(members):
     digest = hashlib.sha256()
     for name in sorted(members):
-        digest.update(f"{name} {members[name].shape}\n".encode() + members[name].tobytes())
+        digest.update(
+            f"{name} {members[name].shape}\n".encode() + members[name].tobytes()
+        )
     content = BytesIO()
     np.savez(content, **members, sha256=np.frombuffer(digest.digest(), dtype=np.uint8))
     return content.getvalue()
@@ -88,12 +94,16 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_file_that_lies_is_refused_though_its_checksum_is_right(honest, tmp_path, lie):
+def test_a_file_that_lies_is_refused_though_its_checksum_is_right(
+    honest, tmp_path, lie
+):
     header, arrays = taken_apart(honest)
     LIES[lie](header, arrays)
     path = tmp_path / "lie.sums"
     path.write_bytes(put_together(header, arrays))
-    with pytest.raises(TableError, match=r"is not a sound file of sums: .*\. Get it again"):
+    with pytest.raises(
+        TableError, match=r"is not a sound file of sums: .*\. Get it again"
+    ):
         read_sums(path)
 
 
@@ -172,5 +182,7 @@ def test_a_file_that_was_cut_off_anywhere_is_refused(honest, tmp_path):
     path = tmp_path / "cut.sums"
     for stop in np.linspace(0, len(honest) - 1, 20).astype(int):
         path.write_bytes(honest[:stop])
-        with pytest.raises(TableError, match=r"is not a file of sums|altered or cut off"):
+        with pytest.raises(
+            TableError, match=r"is not a file of sums|altered or cut off"
+        ):
             read_sums(path)

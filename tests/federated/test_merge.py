@@ -7,11 +7,20 @@ from unjoined import SeparateLabels
 from unjoined.cli.entry import main
 from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError
-from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
+from unjoined.federated import (
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    read_sums,
+    write_sums,
+)
 
 NAMES = ["north", "south"]
 PLAN = fourier_plan(
-    {"age": (0.0, 1.0), "income": (0.0, 1.0)}, NAMES, outcome_values=(0, 1), n_functions=3
+    {"age": (0.0, 1.0), "income": (0.0, 1.0)},
+    NAMES,
+    outcome_values=(0, 1),
+    n_functions=3,
 )
 SAME = r"hold the same (outcome|treatment) rows of population '(north|south)' as sums"
 
@@ -77,7 +86,9 @@ def test_the_same_table_added_up_twice_is_refused(kind):
 
 def test_one_table_that_two_files_share_is_enough():
     rows = table(0, "outcome")
-    south = {name: values[rows["population"] == "south"] for name, values in rows.items()}
+    south = {
+        name: values[rows["population"] == "south"] for name, values in rows.items()
+    }
     with pytest.raises(InputError, match="the same outcome rows of population 'south'"):
         merge_sums([of(rows), of(south)])
 
@@ -87,10 +98,14 @@ def test_sums_of_different_rows_merge():
     merged = merge_sums(parts)
     for kind in ("outcome", "treatment"):
         rows = [table(i, kind) for i in range(3)]
-        together = of({name: np.concatenate([part[name] for part in rows]) for name in rows[0]})
+        together = of(
+            {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
+        )
         for k in (0, 1):
             np.testing.assert_allclose(
-                merged.sums.total(kind, k).gram, together.sums.total(kind, k).gram, rtol=1e-9
+                merged.sums.total(kind, k).gram,
+                together.sums.total(kind, k).gram,
+                rtol=1e-9,
             )
 
 

@@ -71,7 +71,9 @@ def sums():
 
 PLANS = {
     "gaussian": make_plan(),
-    "principal": make_plan(StackedBasis(PrincipalBasis(np.array([[0.6], [0.8]])), GAUSSIAN)),
+    "principal": make_plan(
+        StackedBasis(PrincipalBasis(np.array([[0.6], [0.8]])), GAUSSIAN)
+    ),
     "stacked": make_plan(StackedBasis(LinearBasis(2), FOURIER), GAUSSIAN, names=None),
     "centred": make_plan(centring=(fit_centring(ROWS, np.random.RandomState(0)),)),
     "by group": make_plan(
@@ -116,14 +118,18 @@ def test_a_file_says_what_it_holds_and_is_no_pickle(sums, tmp_path):
     with np.load(path, allow_pickle=False) as file:
         manifest = json.loads(file["unjoined-sums-1"].tobytes())
         assert manifest["plan"]["populations"] == list(sums.plan.populations)
-        assert_array_equal(file[f"array{manifest['policy']['gram']['array']}"], sums.policy.gram)
+        assert_array_equal(
+            file[f"array{manifest['policy']['gram']['array']}"], sums.policy.gram
+        )
 
 
 def test_a_change_of_any_byte_of_an_array_is_noticed(sums, tmp_path):
     path = write_sums(sums, tmp_path / "all.sums")
     whole = path.read_bytes()
     with zipfile.ZipFile(path) as archive:
-        middles = [info.header_offset + info.file_size // 2 for info in archive.infolist()]
+        middles = [
+            info.header_offset + info.file_size // 2 for info in archive.infolist()
+        ]
     for at in middles:
         changed = bytearray(whole)
         changed[at] ^= 1
@@ -144,7 +150,9 @@ def test_other_files_and_versions_are_refused(sums, tmp_path):
         with pytest.raises(TableError, match="is not a file of sums"):
             read_sums(tmp_path / name)
     content = write_sums(sums, tmp_path / "new").read_bytes()
-    (tmp_path / "new").write_bytes(content.replace(b"unjoined-sums-1", b"unjoined-sums-2"))
+    (tmp_path / "new").write_bytes(
+        content.replace(b"unjoined-sums-1", b"unjoined-sums-2")
+    )
     with pytest.raises(TableError, match="was written by another version"):
         read_sums(tmp_path / "new")
 
@@ -209,7 +217,9 @@ def test_sums_without_a_cell_or_group_are_refused(sums):
         model.fit_moments(outcomes)
     for field in fields(thin.sums):
         getattr(thin.sums, field.name)[:, :, 1] = 0
-    with pytest.raises(InputError, match=r"ridges are chosen by 3 groups .* fill 2 of them"):
+    with pytest.raises(
+        InputError, match=r"ridges are chosen by 3 groups .* fill 2 of them"
+    ):
         model.fit_moments(thin)
     fitted = MinMaxUplift(ridge_f=0.1, ridge_g=0.1).fit_moments(thin)
     assert np.isfinite(fitted.coef_).all()

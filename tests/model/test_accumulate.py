@@ -27,7 +27,9 @@ BASIS = ScaledBasis(GaussianBasis(CENTERS, WIDTH), SCALING)
 
 def draw(n=200, seed=0, *, weighted=True):
     data = paper_problem().draw(n, random_state=seed)
-    weight = np.random.default_rng(seed).uniform(0.0, 2.0, data.n_rows) if weighted else None
+    weight = (
+        np.random.default_rng(seed).uniform(0.0, 2.0, data.n_rows) if weighted else None
+    )
     return label_rows(**data, sample_weight=weight)
 
 
@@ -66,7 +68,9 @@ def assert_groups_are_textbook(sums, rows, groups):
     for i, k, group in np.ndindex(sums.n_rows.shape):
         kind = ("outcome", "treatment")[i]
         at = rows.at(kind, k)
-        assert_close(sums.at((i, k, group)), textbook(rows, at[groups[at] == group], kind))
+        assert_close(
+            sums.at((i, k, group)), textbook(rows, at[groups[at] == group], kind)
+        )
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -90,7 +94,8 @@ def test_every_group_holds_the_sums_of_its_rows():
 def test_the_result_does_not_depend_on_the_number_of_threads_to_the_bit(n_groups):
     rows = draw(2 * CACHE_ROWS + 17)
     one, two, again = (
-        accumulate(BASIS, P, rows, groups=dealt(rows, n_groups), n_jobs=jobs) for jobs in (1, 2, 2)
+        accumulate(BASIS, P, rows, groups=dealt(rows, n_groups), n_jobs=jobs)
+        for jobs in (1, 2, 2)
     )
     for name in FIELDS:
         assert_array_equal(getattr(two, name), getattr(one, name))
@@ -187,7 +192,9 @@ def test_rows_of_a_third_population_keep_to_themselves():
 
 
 def test_no_rows_have_no_sums():
-    assert_close(accumulate(BASIS, P, draw().take(np.arange(0))), MomentSums.zero(P, 2, 2, 1))
+    assert_close(
+        accumulate(BASIS, P, draw().take(np.arange(0))), MomentSums.zero(P, 2, 2, 1)
+    )
 
 
 def test_a_basis_may_keep_the_array_it_returns():
@@ -202,7 +209,9 @@ def test_a_basis_may_keep_the_array_it_returns():
     rows = draw()
     sums = accumulate(keeping, 2, rows)
     total = sums.total("treatment", 0)
-    assert_allclose(total.gram, np.outer([1.0, 2.0], [1.0, 2.0]) * total.weight, rtol=1e-12)
+    assert_allclose(
+        total.gram, np.outer([1.0, 2.0], [1.0, 2.0]) * total.weight, rtol=1e-12
+    )
     for array in kept.values():
         assert_array_equal(array, np.tile([1.0, 2.0], (len(array), 1)))
 
@@ -213,10 +222,17 @@ def test_even_parts_of_a_run_are_about_as_large_as_a_piece():
     rows = draw(10).take(np.zeros(n, dtype=int))
     for size in (pieces.PIECE_ROWS + 1, 3 * pieces.PIECE_ROWS - 1, n):
         found = pieces.block_pieces(rows, None, 0, size)
-        assert_array_equal(np.concatenate([piece.at for piece in found]), np.arange(size))
+        assert_array_equal(
+            np.concatenate([piece.at for piece in found]), np.arange(size)
+        )
         lengths = [len(piece.at) for piece in found]
         assert max(lengths) - min(lengths) <= 1
-        assert pieces.PIECE_ROWS / 1.5 <= min(lengths) <= max(lengths) <= 1.5 * pieces.PIECE_ROWS
+        assert (
+            pieces.PIECE_ROWS / 1.5
+            <= min(lengths)
+            <= max(lengths)
+            <= 1.5 * pieces.PIECE_ROWS
+        )
 
 
 @pytest.mark.parametrize("memory", ["F", "strided", "integer labels"])
@@ -230,16 +246,25 @@ def test_rows_may_lie_in_memory_as_they_like(memory):
     else:
         rows = replace(rows, label=np.round(label))
         label = rows.label.astype(np.int64)
-    found, expected = (accumulate(BASIS, P, r) for r in (replace(rows, X=X, label=label), rows))
+    found, expected = (
+        accumulate(BASIS, P, r) for r in (replace(rows, X=X, label=label), rows)
+    )
     assert_close(found, expected)
 
 
 def test_chunks_keep_to_a_size_in_memory_within_limits():
-    assert [chunk_rows(p) for p in (1, 100, 300, 10_000)] == [CACHE_ROWS, 1024, 341, 256]
+    assert [chunk_rows(p) for p in (1, 100, 300, 10_000)] == [
+        CACHE_ROWS,
+        1024,
+        341,
+        256,
+    ]
 
 
 def test_no_threads_are_refused():
-    with pytest.raises(InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"):
+    with pytest.raises(
+        InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"
+    ):
         accumulate(BASIS, P, draw(), n_jobs=0)
 
 

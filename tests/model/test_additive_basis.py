@@ -26,14 +26,17 @@ def rows(n=300, d=3, seed=0):
 
 
 def basis_of(X, weight=None, **others):
-    return AdditiveBasis.of_rows(X, np.ones(len(X)) if weight is None else weight, **others)
+    return AdditiveBasis.of_rows(
+        X, np.ones(len(X)) if weight is None else weight, **others
+    )
 
 
 def places(basis, group, column=None):
     """Return which functions a group has, or those of them that see one column."""
     block, groups, columns = basis.blocks()
     wanted = [
-        g == group and (column is None or column in c) for g, c in zip(groups, columns, strict=True)
+        g == group and (column is None or column in c)
+        for g, c in zip(groups, columns, strict=True)
     ]
     return np.flatnonzero(np.array(wanted)[block])
 
@@ -67,7 +70,9 @@ def test_levels_of_a_category_are_multiplied_with_features_and_other_categories(
     _, groups, columns = basis.blocks()
     pairs = [c for g, c in zip(groups, columns, strict=True) if g == PAIR]
     assert sorted(pairs) == [(0, 1)] * 3 + [(0, 2)] * 2 + [(2, 1)] * 6
-    first = places(basis, PAIR)[0]  # the first cosine, and a level of the category of two levels
+    first = places(basis, PAIR)[
+        0
+    ]  # the first cosine, and a level of the category of two levels
     level = 2.0 * ((X[:, 2] == 0.0) - np.mean(X[:, 2] == 0.0))
     cosine = np.sqrt(2.0) * np.cos(basis.curves[0].angle(X[:, 0]))
     assert_allclose(basis(X)[:, first], cosine * level, atol=1e-12)
@@ -84,14 +89,20 @@ def test_a_value_that_many_rows_share_is_a_level_of_its_own():
     assert_allclose(basis(X)[:, level], (X[:, 0] == 0.0) - share, atol=1e-12)
     _, groups, columns = basis.blocks()
     pairs = [c for g, c in zip(groups, columns, strict=True) if g == PAIR]
-    assert pairs == [(0, 1), (1, 0)]  # the rank and the level of 0, each with the other feature
+    assert pairs == [
+        (0, 1),
+        (1, 0),
+    ]  # the rank and the level of 0, each with the other feature
 
 
 @pytest.mark.parametrize(
     "column",
     [
-        np.where(np.arange(400) % 10 == 0, 0.0, np.arange(400.0)),  # a tenth of the rows
-        np.arange(400.0) % 5,  # a fifth, but of five values, which a curve can tell apart
+        np.where(
+            np.arange(400) % 10 == 0, 0.0, np.arange(400.0)
+        ),  # a tenth of the rows
+        np.arange(400.0)
+        % 5,  # a fifth, but of five values, which a curve can tell apart
     ],
 )
 def test_a_value_of_few_rows_or_among_few_is_none(column):
@@ -167,9 +178,13 @@ def test_lines_and_squares_are_standardised_and_stay_where_they_are_far_out():
     basis = basis_of(X)
     values = basis(X)
     (line,), (square,) = places(basis, LINE), places(basis, SQUARE)
-    assert_allclose([values[:, line].mean(), values[:, line].std()], [0.0, 1.0], atol=1e-12)
+    assert_allclose(
+        [values[:, line].mean(), values[:, line].std()], [0.0, 1.0], atol=1e-12
+    )
     assert_allclose(values[:, square].mean(), 0.0, atol=1e-12)
-    assert_allclose(values[:, square], (values[:, line] ** 2 - 1.0) / np.sqrt(2.0), rtol=1e-12)
+    assert_allclose(
+        values[:, square], (values[:, line] ** 2 - 1.0) / np.sqrt(2.0), rtol=1e-12
+    )
     far, farther = basis(np.array([[1e3], [1e9]]))
     assert_array_equal(far, farther)
     assert far[line] == 5.0
@@ -191,7 +206,9 @@ def test_a_column_of_two_values_has_pairs():
     (pair,) = places(basis, PAIR)
     value, first = basis(X)[:, pair], basis(X)[:, places(basis, CURVE, 0)[0]]
     sign = np.where(X[:, 1] == 0, 1.0, -1.0)
-    assert_allclose(value, value[0] * sign[0] / first[0] * first * sign, rtol=1e-9, atol=1e-9)
+    assert_allclose(
+        value, value[0] * sign[0] / first[0] * first * sign, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_a_constant_column_has_no_functions():

@@ -21,7 +21,9 @@ def rows(seed, n=30, d=3):
 
 
 def drawn(name, X, *, n_centers=10, width="median", seed=0):
-    return draw_basis(name, X, n_centers=n_centers, width=width, rng=np.random.RandomState(seed))
+    return draw_basis(
+        name, X, n_centers=n_centers, width=width, rng=np.random.RandomState(seed)
+    )
 
 
 def naive_gaussian(X, centers, width):
@@ -40,7 +42,10 @@ def naive_gaussian(X, centers, width):
 def test_gaussian_equals_the_double_loop(seed, width):
     X, centers = rows(seed), rows(seed + 1, n=7)
     assert_allclose(
-        GaussianBasis(centers, width)(X), naive_gaussian(X, centers, width), rtol=0, atol=1e-12
+        GaussianBasis(centers, width)(X),
+        naive_gaussian(X, centers, width),
+        rtol=0,
+        atol=1e-12,
     )
 
 
@@ -54,7 +59,10 @@ def test_gaussian_loses_no_digits_far_from_the_origin(seed, offset):
     """
     X, centers = offset + rows(seed), offset + rows(seed + 1, n=7)
     assert_allclose(
-        GaussianBasis(centers, 2.0)(X), naive_gaussian(X, centers, 2.0), rtol=0, atol=1e-12
+        GaussianBasis(centers, 2.0)(X),
+        naive_gaussian(X, centers, 2.0),
+        rtol=0,
+        atol=1e-12,
     )
 
 
@@ -65,7 +73,8 @@ def test_gaussian_error_grows_no_faster_than_the_squares_that_cancel(seed, width
     X, centers = rows(seed), rows(seed + 1, n=7)
     origin = centers.mean(axis=0)
     squares = (
-        np.sum((X - origin) ** 2, axis=1).max() + np.sum((centers - origin) ** 2, axis=1).max()
+        np.sum((X - origin) ** 2, axis=1).max()
+        + np.sum((centers - origin) ** 2, axis=1).max()
     )
     assert_allclose(
         GaussianBasis(centers, width)(X),
@@ -99,7 +108,9 @@ def test_fourier_inner_products_approximate_the_gaussian_kernel(width):
     values = drawn("fourier", X, n_centers=p, width=width)(X)
     tolerance = np.sqrt(8.0 * np.log(2.0 * n**2 / 1e-4) / p)
     assert tolerance < 0.06
-    assert_allclose(values @ values.T, naive_gaussian(X, X, width), rtol=0, atol=tolerance)
+    assert_allclose(
+        values @ values.T, naive_gaussian(X, X, width), rtol=0, atol=tolerance
+    )
 
 
 @QUICK
@@ -108,7 +119,8 @@ def test_fourier_equals_the_double_loop(seed):
     X, frequencies = rows(seed), rows(seed + 1, n=3, d=5)
     phases = np.linspace(0.0, 6.0, 5)
     expected = [
-        [np.sqrt(2.0 / 5) * np.cos(x @ frequencies[:, j] + phases[j]) for j in range(5)] for x in X
+        [np.sqrt(2.0 / 5) * np.cos(x @ frequencies[:, j] + phases[j]) for j in range(5)]
+        for x in X
     ]
     assert_allclose(FourierBasis(frequencies, phases)(X), expected, rtol=0, atol=1e-12)
 
@@ -165,13 +177,16 @@ def test_centres_are_rows_and_none_is_drawn_twice(seed, size):
     X = rows(seed)
     basis = drawn("gaussian", X, n_centers=size, seed=seed)
     assert basis.size == size
-    positions = [int(np.flatnonzero((c == X).all(axis=1)).item()) for c in basis.centers]
+    positions = [
+        int(np.flatnonzero((c == X).all(axis=1)).item()) for c in basis.centers
+    ]
     assert len(set(positions)) == size
 
 
 def test_more_centres_than_rows_are_refused_with_both_numbers():
     with pytest.raises(
-        InputError, match=r"n_centers=31 centres .* are only 30 \(n_samples=30\).*'auto' or at most"
+        InputError,
+        match=r"n_centers=31 centres .* are only 30 \(n_samples=30\).*'auto' or at most",
     ):
         drawn("gaussian", rows(0), n_centers=31)
 
@@ -223,7 +238,9 @@ def test_a_given_basis_is_used_as_it_is():
 
 
 def test_a_given_basis_of_other_features_is_refused():
-    with pytest.raises(InputError, match="the given basis takes 2 features, but X has 3"):
+    with pytest.raises(
+        InputError, match="the given basis takes 2 features, but X has 3"
+    ):
         draw_basis(LinearBasis(2), rows(0), n_centers=5, width=1.0, rng=None)
 
 
@@ -243,7 +260,9 @@ def test_scaled_rows_have_weighted_mean_zero_and_variance_one(seed, offset, spre
     tolerance = 50 * EPS * np.max((np.abs(offset) + scaling.scale) / scaling.scale)
     assert_allclose(weight @ Z / weight.sum(), 0.0, atol=tolerance)
     assert_allclose(weight @ Z**2 / weight.sum(), 1.0, atol=2 * tolerance)
-    assert_allclose(Z * scaling.scale + scaling.mean, X, rtol=0, atol=4 * EPS * np.abs(X).max())
+    assert_allclose(
+        Z * scaling.scale + scaling.mean, X, rtol=0, atol=4 * EPS * np.abs(X).max()
+    )
 
 
 @QUICK
@@ -293,7 +312,9 @@ def test_smooth_is_a_constant_the_features_and_gaussians():
     assert_array_equal(values[:, :4], np.column_stack([np.ones(30), X]))
     gaussian = basis.second
     assert {tuple(center) for center in gaussian.centers} <= {tuple(x) for x in X}
-    assert_allclose(values[:, 4:], naive_gaussian(X, gaussian.centers, gaussian.width), atol=1e-12)
+    assert_allclose(
+        values[:, 4:], naive_gaussian(X, gaussian.centers, gaussian.width), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 1), (12, 12), (625, 50), (10_000, 100)])
@@ -311,7 +332,9 @@ def test_the_number_of_smooth_centres_grows_to_two_hundred():
 def test_auto_width_begins_at_the_median():
     X = rows(1)
     for name in ("gaussian", "fourier", "smooth"):
-        assert_array_equal(drawn(name, X, width="auto")(X), drawn(name, X, width="median")(X))
+        assert_array_equal(
+            drawn(name, X, width="auto")(X), drawn(name, X, width="median")(X)
+        )
 
 
 @pytest.mark.parametrize("name", ["smooth", "gaussian", "fourier", "linear"])
@@ -333,7 +356,10 @@ def test_a_rescaled_basis_is_the_basis_of_rescaled_features(name, factor):
 
 def test_which_bases_have_a_width():
     X = rows(3)
-    scales = [length_scale(drawn(name, X, width=2.0)) for name in ("smooth", "gaussian", "linear")]
+    scales = [
+        length_scale(drawn(name, X, width=2.0))
+        for name in ("smooth", "gaussian", "linear")
+    ]
     assert_array_equal(scales, [2.0, 2.0, np.nan])
     assert length_scale(drawn("fourier", X, width=2.0)) == pytest.approx(2.0, rel=0.3)
     assert np.isnan(length_scale(len))  # of somebody else's

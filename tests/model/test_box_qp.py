@@ -26,8 +26,12 @@ def random_problem(seed, n=80, p=5):
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("lower", "upper"), [(-0.3, 0.5), (-np.inf, 0.2), (-0.1, np.inf)])
-def test_constraint_generation_finds_the_optimum_of_a_general_solver(seed, lower, upper):
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(-0.3, 0.5), (-np.inf, 0.2), (-0.1, np.inf)]
+)
+def test_constraint_generation_finds_the_optimum_of_a_general_solver(
+    seed, lower, upper
+):
     Q, q, phi = random_problem(seed)
     constraints = [
         {"type": "ineq", "fun": lambda x: upper - phi @ x, "jac": lambda x: -phi}
@@ -55,7 +59,9 @@ def test_solution_satisfies_the_kkt_conditions(seed):
     """Stationarity, feasibility, signs of the multipliers, complementary slackness."""
     Q, q, phi = random_problem(seed, n=500, p=8)
     lower, upper = -0.2, 0.3
-    found = solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=lower, upper=upper)
+    found = solve_box_qp(
+        Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=lower, upper=upper
+    )
     value = found.phi @ found.x
     assert_allclose(Q @ found.x + q + found.phi.T @ found.multiplier, 0.0, atol=1e-6)
     assert (phi @ found.x <= upper + 1e-7).all()
@@ -67,7 +73,14 @@ def test_solution_satisfies_the_kkt_conditions(seed):
 
 @pytest.mark.parametrize(
     ("lower", "upper"),
-    [(0.0, 0.01), (-1e-4, 1e-4), (0.5, 0.51), (0.5, np.inf), (-np.inf, -0.5), (0.0, np.inf)],
+    [
+        (0.0, 0.01),
+        (-1e-4, 1e-4),
+        (0.5, 0.51),
+        (0.5, np.inf),
+        (-np.inf, -0.5),
+        (0.0, np.inf),
+    ],
 )
 def test_ranges_that_hold_nowhere_by_themselves_are_solved_to_the_optimum(lower, upper):
     """Rows bind and are let go of again; the conditions of optimality hold to rounding."""
@@ -92,14 +105,18 @@ def test_ranges_that_hold_nowhere_by_themselves_are_solved_to_the_optimum(lower,
 def test_a_range_narrower_than_rounding_is_called_so():
     Q, q, phi = random_problem(0, n=500, p=8)
     start = np.linalg.solve(Q, -q)
-    with pytest.raises(InputError, match=r"between 0 and 1e-18 .* too narrow to be kept in double"):
+    with pytest.raises(
+        InputError, match=r"between 0 and 1e-18 .* too narrow to be kept in double"
+    ):
         solve_box_qp(Q, q, start, all_rows(phi), lower=0.0, upper=1e-18)
 
 
 def test_few_of_many_rows_enter():
     """p coefficients, 50,000 rows: no more than p constraints bind."""
     Q, q, phi = random_problem(0, n=50_000, p=8)
-    found = solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.2, upper=0.3)
+    found = solve_box_qp(
+        Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.2, upper=0.3
+    )
     assert 0 < found.rounds < 10
     assert len(found.index) <= 8
 
@@ -108,10 +125,17 @@ def test_few_of_many_rows_enter():
 def minmax():
     data = paper_problem(b=1.0).draw(400, random_state=0)
     rows = label_rows(
-        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+        np.asarray(data.X),
+        y=data.y,
+        treatment=data.treatment,
+        population=data.population,
     )
     basis = GaussianBasis(rows.X[:25], width=4.0)
-    return assemble(accumulate(basis, basis.size, rows)), RowScan(basis, rows.X), basis(rows.X)
+    return (
+        assemble(accumulate(basis, basis.size, rows)),
+        RowScan(basis, rows.X),
+        basis(rows.X),
+    )
 
 
 def test_bounds_that_bind_nowhere_leave_the_closed_form_to_the_bit(minmax):
@@ -130,7 +154,9 @@ def test_bounded_fit_is_feasible_and_no_better_than_the_free_one(minmax):
     A, b, C = system.A, system.b, system.C
     tilde = C + 1e-4 * np.eye(len(b))
 
-    def regularised(alpha):  # the maximum over the critic, written with the textbook inverse
+    def regularised(
+        alpha,
+    ):  # the maximum over the critic, written with the textbook inverse
         residual = A.T @ alpha - 2 * b
         return residual @ np.linalg.solve(tilde, residual) + 1e-4 * alpha @ alpha
 
@@ -139,14 +165,20 @@ def test_bounded_fit_is_feasible_and_no_better_than_the_free_one(minmax):
     assert np.abs(phi @ free.alpha).max() > 1.5
     assert np.abs(phi @ solution.alpha).max() <= 1.0 + 1e-7
     assert qp.rounds >= 1
-    scaled = free.alpha / np.abs(phi @ free.alpha).max()  # feasible, so it cannot do better
+    scaled = (
+        free.alpha / np.abs(phi @ free.alpha).max()
+    )  # feasible, so it cannot do better
     assert regularised(free.alpha) < regularised(solution.alpha) < regularised(scaled)
 
 
 def test_ranges_that_no_function_meets_are_called_so():
     phi = np.array([[1.0], [-1.0]])  # f and -f cannot both exceed one half
-    with pytest.raises(InputError, match=r"no function on this basis stays between 0.5 and 1"):
-        solve_box_qp(np.eye(1), np.zeros(1), np.zeros(1), all_rows(phi), lower=0.5, upper=1.0)
+    with pytest.raises(
+        InputError, match=r"no function on this basis stays between 0.5 and 1"
+    ):
+        solve_box_qp(
+            np.eye(1), np.zeros(1), np.zeros(1), all_rows(phi), lower=0.5, upper=1.0
+        )
 
 
 def test_scan_lists_the_worst_rows_first():
@@ -159,15 +191,24 @@ def test_scan_lists_the_worst_rows_first():
 
 def test_a_row_that_is_0_everywhere_meets_no_range_without_0():
     phi = np.array([[1.0], [0.0]])
-    with pytest.raises(InputError, match=r"no function on this basis stays between 0.5 and 1"):
-        solve_box_qp(np.eye(1), np.zeros(1), np.zeros(1), all_rows(phi), lower=0.5, upper=1.0)
+    with pytest.raises(
+        InputError, match=r"no function on this basis stays between 0.5 and 1"
+    ):
+        solve_box_qp(
+            np.eye(1), np.zeros(1), np.zeros(1), all_rows(phi), lower=0.5, upper=1.0
+        )
 
 
 def test_solutions_far_from_the_closed_form_keep_their_digits():
     """Two rows that nearly point the same way and bind at opposite ends."""
     phi = np.array([[1.0, 0.0], [1.0, 1e-3]])
     found = solve_box_qp(
-        np.eye(2), np.array([0.0, -1e4]), np.array([0.0, 1e4]), all_rows(phi), lower=1.0, upper=2.0
+        np.eye(2),
+        np.array([0.0, -1e4]),
+        np.array([0.0, 1e4]),
+        all_rows(phi),
+        lower=1.0,
+        upper=2.0,
     )
     assert_allclose(found.x, [1.0, 1e3], rtol=1e-12)
 
@@ -193,5 +234,10 @@ def test_a_solver_that_gives_up_is_reported():
     """A matrix that is not positive definite has no minimum."""
     with pytest.raises(InputError, match="could not be solved"):
         solve_box_qp(
-            -np.eye(2), np.ones(2), np.ones(2), all_rows(np.eye(2)), lower=-np.inf, upper=0.5
+            -np.eye(2),
+            np.ones(2),
+            np.ones(2),
+            all_rows(np.eye(2)),
+            lower=-np.inf,
+            upper=0.5,
         )

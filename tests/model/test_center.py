@@ -98,7 +98,9 @@ def test_any_fixed_functions_leave_the_expectations_of_a_and_b_alone():
     changes = []
     for seed in range(200):
         rows = rows_of(problem, 100, seed)
-        m = 3.0 + 2.0 * rows.X[:, 0] - np.abs(rows.X[:, 1])  # arbitrary, and far from the means
+        m = (
+            3.0 + 2.0 * rows.X[:, 0] - np.abs(rows.X[:, 1])
+        )  # arbitrary, and far from the means
         q = np.cos(rows.X[:, 0]) - 0.5 * rows.X[:, 1]
         other = replace(rows, label=rows.label - np.where(rows.kind == "outcome", m, q))
         raw, new = system_of(rows, basis), system_of(other, basis)
@@ -137,10 +139,14 @@ def test_variance_of_a_and_b_falls(problem, entries):
         assert ratio[name] > limit
 
 
-@pytest.mark.parametrize("add", [lambda X: 1e3 + 0 * X[:, 0], lambda X: 7.0 + X @ [30.0, -5.0, 2]])
+@pytest.mark.parametrize(
+    "add", [lambda X: 1e3 + 0 * X[:, 0], lambda X: 7.0 + X @ [30.0, -5.0, 2]]
+)
 def test_a_linear_function_added_to_the_outcome_changes_no_residual(add):
     rows = rows_of(main_effect())
-    other = replace(rows, label=rows.label + np.where(rows.kind == "outcome", add(rows.X), 0.0))
+    other = replace(
+        rows, label=rows.label + np.where(rows.kind == "outcome", add(rows.X), 0.0)
+    )
     expected = centred(rows)
     found = centred(other)
     assert_allclose(found.rows.label, expected.rows.label, atol=1e-8)
@@ -149,7 +155,9 @@ def test_a_linear_function_added_to_the_outcome_changes_no_residual(add):
 
 def test_centred_labels_times_a_constant_are_centred_labels_of_the_product():
     rows = rows_of(main_effect())
-    hundred = replace(rows, label=np.where(rows.kind == "outcome", 100.0, 1.0) * rows.label)
+    hundred = replace(
+        rows, label=np.where(rows.kind == "outcome", 100.0, 1.0) * rows.label
+    )
     expected = np.where(rows.kind == "outcome", 100.0, 1.0) * centred(rows).rows.label
     assert_allclose(centred(hundred).rows.label, expected, rtol=1e-9, atol=1e-9)
 
@@ -177,7 +185,9 @@ def test_no_row_is_centred_by_a_model_that_saw_it():
     seen = fit_centring(rows, rng(), model=Memory())
     m, q = middle(seen, rows.X)
     outcome = rows.kind == "outcome"
-    assert_array_equal(m[outcome], 500.0)  # one of the two populations' models saw the row
+    assert_array_equal(
+        m[outcome], 500.0
+    )  # one of the two populations' models saw the row
     assert_array_equal(q[outcome], 0.0)
 
 
@@ -199,7 +209,11 @@ def test_a_gross_error_moves_the_centre_of_other_folds_only():
 
 def test_the_mean_is_the_average_of_both_populations_however_unequal():
     """Regressions on a constant: m and q are plain averages of two averages, not pooled means."""
-    sizes = {(kind, k): 50 if k == "1" else 500 for kind in ("outcome", "treatment") for k in "12"}
+    sizes = {
+        (kind, k): 50 if k == "1" else 500
+        for kind in ("outcome", "treatment")
+        for k in "12"
+    }
     rows = label_rows(**paper_problem(3.0).draw(sizes, random_state=0))
     constant = replace(rows, X=np.zeros((len(rows.X), 1)))
     m, q = middle(fit_centring(constant, rng()), np.zeros((1, 1)))
@@ -221,7 +235,9 @@ def test_the_gap_is_the_difference_of_treatment_probabilities():
 def test_two_valued_labels_keep_their_range():
     found = fit_centring(rows_of(campaign_problem(), 200), rng())
     assert np.abs(found(rows_of(campaign_problem(), 500, 1).X * 3.0)).max() <= 1.0
-    real = fit_centring(rows_of(main_effect(), 200), rng())(rng().standard_normal((500, 3)) * 3.0)
+    real = fit_centring(rows_of(main_effect(), 200), rng())(
+        rng().standard_normal((500, 3)) * 3.0
+    )
     assert np.abs(real[:, :2]).max() > 1.0  # of real outcomes, treatments only
     assert np.abs(real[:, 2:]).max() <= 1.0
 
@@ -259,7 +275,9 @@ def test_a_sample_draws_centres_from_some_rows_only(limits):
 # --- the regression behind it ---------------------------------------------------------------
 
 
-PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row: the grid that cross-validation searches
+PENALTIES = np.logspace(
+    -6.0, 2.0, 17
+)  # per row: the grid that cross-validation searches
 
 
 def sums_and_square(basis, X, label, weight):
@@ -305,14 +323,18 @@ def test_generalised_cross_validation_is_the_textbook_formula():
         ridge = np.diag([0.0] * 3 + [penalty] * 15)
         hat = phi @ np.linalg.solve(phi.T @ phi + ridge, phi.T)
         fits.append(hat @ label)
-        scores.append(np.sum((label - fits[-1]) ** 2) / (1.0 - 1.4 * np.trace(hat) / 120) ** 2)
+        scores.append(
+            np.sum((label - fits[-1]) ** 2) / (1.0 - 1.4 * np.trace(hat) / 120) ** 2
+        )
     assert_allclose(found, fits[int(np.argmin(scores))], atol=1e-6)
 
 
 def test_with_few_rows_per_feature_only_the_constant_is_free():
     generator = rng(2)
     X = generator.standard_normal((30, 8))
-    label = 5.0 + generator.standard_normal(30)  # noise: nothing to learn from the features
+    label = 5.0 + generator.standard_normal(
+        30
+    )  # noise: nothing to learn from the features
     basis = StackedBasis(LinearBasis(8), GaussianBasis(X[:3], width=3.0))
     coef = smooth_coef(*sums_and_square(basis, X, label, np.ones(30)), 8)
     free = np.linalg.lstsq(LinearBasis(8)(X), label, rcond=None)[0]
@@ -322,7 +344,9 @@ def test_with_few_rows_per_feature_only_the_constant_is_free():
 
 def test_features_that_repeat_or_never_vary_do_no_harm():
     rows = rows_of(main_effect(), 100)
-    odd = replace(rows, X=np.column_stack([rows.X, rows.X[:, 0], np.full(len(rows.X), 7.0)]))
+    odd = replace(
+        rows, X=np.column_stack([rows.X, rows.X[:, 0], np.full(len(rows.X), 7.0)])
+    )
     label = centred(odd).rows.label
     assert np.isfinite(label).all()
     outcome = rows.kind == "outcome"
@@ -354,11 +378,17 @@ def test_folds_split_every_cell_evenly():
 
 def test_a_small_table_means_fewer_folds_and_one_row_none():
     sizes = dict.fromkeys([(k, p) for k in ("outcome", "treatment") for p in "12"], 10)
-    three = label_rows(**paper_problem().draw(sizes | {("outcome", "2"): 3}, random_state=0))
+    three = label_rows(
+        **paper_problem().draw(sizes | {("outcome", "2"): 3}, random_state=0)
+    )
     assert set(deal_folds(three, rng())) == {0, 1, 2}
     assert np.isfinite(centred(three).rows.label).all()
-    one = label_rows(**paper_problem().draw(sizes | {("treatment", "2"): 1}, random_state=0))
-    with pytest.raises(InputError, match=r"the treatment table of population '2' has 1 .*center="):
+    one = label_rows(
+        **paper_problem().draw(sizes | {("treatment", "2"): 1}, random_state=0)
+    )
+    with pytest.raises(
+        InputError, match=r"the treatment table of population '2' has 1 .*center="
+    ):
         deal_folds(one, rng())
 
 
@@ -368,7 +398,10 @@ def test_a_small_table_means_fewer_folds_and_one_row_none():
         ("mean", "center must be True, False or a scikit-learn regressor, got 'mean'"),
         (None, "center must be True, False or a scikit-learn regressor, got None"),
         (LinearRegression, "center must be True, False or a scikit-learn regressor"),
-        (LogisticRegression(), "center needs a regressor.*LogisticRegression is a classifier"),
+        (
+            LogisticRegression(),
+            "center needs a regressor.*LogisticRegression is a classifier",
+        ),
     ],
 )
 def test_what_cannot_centre_is_named(value, message):
@@ -422,16 +455,22 @@ def test_gross_outcomes_do_not_reach_the_other_rows_if_asked():
     # Cut to six spreads, one row of 160 in the other folds of its cell moves m by less than that.
     assert np.abs(errors[True, True] - errors[True, False]).max() < 6.0 * np.std(y[:n])
     assert np.abs(errors[False, True] - errors[False, False]).max() > 1000.0
-    np.testing.assert_array_equal(errors[True, False], errors[False, False])  # nothing gross
+    np.testing.assert_array_equal(
+        errors[True, False], errors[False, False]
+    )  # nothing gross
 
 
 def test_outcomes_that_are_mostly_alike_are_not_cut_down():
     rng = np.random.RandomState(0)
     kind = np.repeat(["outcome", "treatment"], 40)
-    y = np.where(kind == "outcome", 100.0 * (np.arange(80) % 8 == 0), np.arange(80) // 2 % 2)
+    y = np.where(
+        kind == "outcome", 100.0 * (np.arange(80) % 8 == 0), np.arange(80) // 2 % 2
+    )
     y[:3] = 7.0  # a third value, so that the outcome is real
     rows = label_rows(
-        rng.standard_normal((80, 1)), **separate_labels(y, kind), population=np.resize([0, 1], 80)
+        rng.standard_normal((80, 1)),
+        **separate_labels(y, kind),
+        population=np.resize([0, 1], 80),
     )
     fold = deal_folds(rows, rng)
     one, two = (

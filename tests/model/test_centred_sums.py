@@ -29,7 +29,10 @@ def draw(n=3000, *, discrete=False):
     X = rng.uniform(-2.0, 2.0, size=(4 * n, 2))
     if discrete:
         X = np.rint(X)
-    kind, population = np.repeat(["outcome", "treatment"], 2 * n), np.resize(NAMES, 4 * n)
+    kind, population = (
+        np.repeat(["outcome", "treatment"], 2 * n),
+        np.resize(NAMES, 4 * n),
+    )
     treated = rng.random(4 * n) < np.where(population == "a", 0.2, 0.7)
     outcome = X[:, 1] ** 2 + treated * truth(X) + 0.5 * rng.normal(size=4 * n)
     y = np.where(kind == "outcome", outcome, treated)
@@ -42,7 +45,9 @@ def with_outcome(rows, change):
 
 
 def predictions(rows, **options):
-    return MinMaxUplift(**options).fit_moments(aggregate_rows(rows, PLAN)).predict(FRAME)
+    return (
+        MinMaxUplift(**options).fit_moments(aggregate_rows(rows, PLAN)).predict(FRAME)
+    )
 
 
 @pytest.mark.parametrize("discrete", [False, True])

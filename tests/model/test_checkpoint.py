@@ -31,7 +31,11 @@ def rows_of(*, first="north", second="south", kind="outcome", seed=0):
             n = N if i == 0 else 1000
             y = rng.normal(size=n) if kind == "outcome" else rng.integers(0, 2, n)
             X = rng.normal(size=(n, 1))
-            yield {"X": X, **separate_labels(y, np.full(n, kind)), "population": np.full(n, name)}
+            yield {
+                "X": X,
+                **separate_labels(y, np.full(n, kind)),
+                "population": np.full(n, name),
+            }
 
     return SeparateLabels.from_chunks(chunks)
 
@@ -61,25 +65,36 @@ def test_a_checkpoint_is_of_use(checkpoint):
 
 def test_a_checkpoint_is_not_resumed_with_the_tables_populations_swapped(checkpoint):
     swapped = rows_of(first="south", second="north")
-    with pytest.raises(TableError, match="belongs to another fit, or the source has changed"):
+    with pytest.raises(
+        TableError, match="belongs to another fit, or the source has changed"
+    ):
         aggregate_rows(swapped, PLAN, checkpoint=checkpoint)
 
 
 def test_a_checkpoint_is_not_resumed_with_other_rows(checkpoint):
-    with pytest.raises(TableError, match="belongs to another fit, or the source has changed"):
+    with pytest.raises(
+        TableError, match="belongs to another fit, or the source has changed"
+    ):
         aggregate_rows(rows_of(seed=1), PLAN, checkpoint=checkpoint)
 
 
 def test_a_checkpoint_is_not_resumed_with_another_plan(checkpoint):
-    other = fourier_plan({"age": (0.0, 2.0)}, ["north", "south"], n_functions=1, n_groups=2)
-    with pytest.raises(TableError, match=r"belongs to another .* Delete it to start anew"):
+    other = fourier_plan(
+        {"age": (0.0, 2.0)}, ["north", "south"], n_functions=1, n_groups=2
+    )
+    with pytest.raises(
+        TableError, match=r"belongs to another .* Delete it to start anew"
+    ):
         aggregate_rows(rows_of(), other, checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("size", [0, 10, 200, -1])
-def test_a_truncated_checkpoint_is_refused_and_the_message_says_what_to_do(checkpoint, size):
+def test_a_truncated_checkpoint_is_refused_and_the_message_says_what_to_do(
+    checkpoint, size
+):
     checkpoint.write_bytes(checkpoint.read_bytes()[:size])
     with pytest.raises(
-        TableError, match=r"(?s)is not a checkpoint of this fit .* Delete it, or name another file"
+        TableError,
+        match=r"(?s)is not a checkpoint of this fit .* Delete it, or name another file",
     ):
         aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)

@@ -30,7 +30,9 @@ def make_system(seed, p=5):
     phi = rng.standard_normal((3 * p, p))
     w = rng.choice([-1.0, 1.0], 3 * p)
     return MinMaxSystem(
-        (phi * w[:, None]).T @ phi / (3 * p), rng.standard_normal(p), phi.T @ phi / (3 * p)
+        (phi * w[:, None]).T @ phi / (3 * p),
+        rng.standard_normal(p),
+        phi.T @ phi / (3 * p),
     )
 
 
@@ -44,11 +46,15 @@ def textbook(system, ridge_f, ridge_g):
 
 def objective(system, alpha, beta):
     """Return J without the ridges, as the paper defines it on a basis."""
-    return 2.0 * alpha @ system.A @ beta - 4.0 * system.b @ beta - beta @ system.C @ beta
+    return (
+        2.0 * alpha @ system.A @ beta - 4.0 * system.b @ beta - beta @ system.C @ beta
+    )
 
 
 def regularised(system, alpha, beta, ridge_f, ridge_g):
-    return objective(system, alpha, beta) + ridge_f * alpha @ alpha - ridge_g * beta @ beta
+    return (
+        objective(system, alpha, beta) + ridge_f * alpha @ alpha - ridge_g * beta @ beta
+    )
 
 
 # --- optimality -----------------------------------------------------------------------------
@@ -76,9 +82,13 @@ def test_the_solution_is_a_saddle_point(seed, p, ridge_f, ridge_g, size):
     raised = regularised(system, s.alpha + d, s.beta, ridge_f, ridge_g) - at
     lowered = regularised(system, s.alpha, s.beta + d, ridge_f, ridge_g) - at
     # The objective is a sum of a few dozen terms no larger than this.
-    scale = np.sum(np.abs([s.alpha, s.beta, d])) ** 2 * (20.0 + ridge_f + ridge_g) + 100.0
+    scale = (
+        np.sum(np.abs([s.alpha, s.beta, d])) ** 2 * (20.0 + ridge_f + ridge_g) + 100.0
+    )
     assert_allclose(raised, ridge_f * d @ d, rtol=1e-9, atol=1e-13 * scale)
-    assert_allclose(lowered, -d @ system.C @ d - ridge_g * d @ d, rtol=1e-9, atol=1e-13 * scale)
+    assert_allclose(
+        lowered, -d @ system.C @ d - ridge_g * d @ d, rtol=1e-9, atol=1e-13 * scale
+    )
 
 
 @QUICK
@@ -89,7 +99,9 @@ def test_the_solution_equals_the_printed_formula_where_that_is_well_conditioned(
     system = make_system(seed, p)
     s = solve_minmax(system, ridge_f=ridge_f, ridge_g=ridge_g)
     expected = textbook(system, ridge_f, ridge_g)
-    assert_allclose(s.alpha, expected, rtol=0, atol=1e-9 * max(1.0, np.abs(expected).max()))
+    assert_allclose(
+        s.alpha, expected, rtol=0, atol=1e-9 * max(1.0, np.abs(expected).max())
+    )
 
 
 def test_a_problem_of_one_basis_function_is_solved_by_hand():
@@ -105,7 +117,9 @@ def test_without_noise_and_with_vanishing_ridges_the_true_uplift_is_found():
     """If 2 b = A^T u the critic has nothing to say and alpha is u."""
     u = np.array([1.0, -2.0, 0.5])
     A = np.array([[0.8, 0.1, 0.0], [0.1, -0.6, 0.2], [0.0, 0.2, 0.7]])
-    s = solve_minmax(MinMaxSystem(A, A.T @ u / 2.0, np.eye(3)), ridge_f=1e-14, ridge_g=1e-14)
+    s = solve_minmax(
+        MinMaxSystem(A, A.T @ u / 2.0, np.eye(3)), ridge_f=1e-14, ridge_g=1e-14
+    )
     assert_allclose(s.alpha, u, atol=1e-12)
     assert_allclose(s.beta, 0.0, atol=1e-12)
 
@@ -183,7 +197,9 @@ def collinear_system(p=14):
     w = np.where(rng.random(4000) < 0.5 + 0.3 * np.sin(x[:, 0]), 1.0, -1.0)
     z = 0.3 * np.sin(x[:, 0]) * x[:, 0] + rng.standard_normal(4000)
     phi = basis(x)
-    return MinMaxSystem((phi * w[:, None]).T @ phi / 4000, phi.T @ z / 4000, phi.T @ phi / 4000)
+    return MinMaxSystem(
+        (phi * w[:, None]).T @ phi / 4000, phi.T @ z / 4000, phi.T @ phi / 4000
+    )
 
 
 def relative_error(got, exact):
@@ -208,7 +224,9 @@ def test_collinear_functions_cost_fewer_digits_than_in_the_printed_formula(ridge
     """
     system = collinear_system()
     exact, _ = solve_exactly(system, ridge, ridge)
-    ours = relative_error(solve_minmax(system, ridge_f=ridge, ridge_g=ridge).alpha, exact)
+    ours = relative_error(
+        solve_minmax(system, ridge_f=ridge, ridge_g=ridge).alpha, exact
+    )
     printed = relative_error(textbook(system, ridge, ridge), exact)
     first_order = np.finfo(float).eps * np.linalg.norm(system.C, 2) / ridge
     assert ours < first_order < printed
@@ -221,7 +239,9 @@ def test_collinear_functions_cost_fewer_digits_than_in_the_printed_formula(ridge
 @given(SEEDS, SIZES)
 def test_a_larger_ridge_never_makes_the_uplift_larger(seed, p):
     system = make_system(seed, p)
-    path = [solve_minmax(system, ridge_f=f, ridge_g=0.1).alpha for f in (1e-3, 1e-1, 10.0)]
+    path = [
+        solve_minmax(system, ridge_f=f, ridge_g=0.1).alpha for f in (1e-3, 1e-1, 10.0)
+    ]
     norms = np.linalg.norm(path, axis=1)
     assert np.all(np.diff(norms) <= 1e-12 * norms[:-1])
 
@@ -236,7 +256,8 @@ def test_the_objective_equals_its_definition_over_rows(seed, weighted):
     n = len(kind)
     data = SeparateLabels(
         **separate_labels(
-            np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n)), kind
+            np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n)),
+            kind,
         ),
         X=rng.standard_normal((n, 2)),
         population=np.repeat(["A", "B", "A", "B"], sizes),
@@ -269,7 +290,9 @@ def test_the_objective_of_two_valued_outcomes_is_in_their_units():
 
 def test_a_ridge_too_small_for_collinear_functions_is_named():
     system = MinMaxSystem(np.eye(3), np.ones(3), np.ones((3, 3)))
-    with pytest.raises(InputError, match=r"ridge_g=1e-300 is too small .* Raise ridge_g"):
+    with pytest.raises(
+        InputError, match=r"ridge_g=1e-300 is too small .* Raise ridge_g"
+    ):
         solve_minmax(system, ridge_f=1.0, ridge_g=1e-300)
 
 
@@ -277,7 +300,9 @@ def test_a_singular_value_routine_that_gives_up_is_replaced(monkeypatch):
     """LAPACK's fast routine fails on rare finite matrices; the slow one gives the same answer."""
     rng = np.random.RandomState(0)
     root = rng.standard_normal((6, 6))
-    system = MinMaxSystem(rng.standard_normal((6, 6)), rng.standard_normal(6), root @ root.T)
+    system = MinMaxSystem(
+        rng.standard_normal((6, 6)), rng.standard_normal(6), root @ root.T
+    )
     expected = solve_minmax(system, ridge_f=0.1, ridge_g=0.1)
 
     def svd(matrix, **options):

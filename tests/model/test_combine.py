@@ -25,7 +25,9 @@ def draw(n):
 def test_the_result_is_the_product_of_values_and_coefficients(limits, n, scaled):
     limits("model.accumulate", PIECE_ROWS=30, chunk_rows=lambda p: 7)
     X = draw(n)
-    basis = ScaledBasis(BASIS, SCALING) if scaled else (lambda rows: BASIS(SCALING(rows)))
+    basis = (
+        ScaledBasis(BASIS, SCALING) if scaled else (lambda rows: BASIS(SCALING(rows)))
+    )
     expected = BASIS(SCALING(X)) @ COEF
     assert_allclose(combine(basis, COEF, X, n_jobs=2), expected, rtol=0, atol=1e-12)
 
@@ -48,11 +50,15 @@ def test_the_result_does_not_depend_on_threads_to_the_bit():
 
 def test_predictions_of_a_model_do_not_depend_on_its_threads_to_the_bit():
     data = paper_problem().draw(200, random_state=0)
-    model = MinMaxUplift(width=2.0, ridge_f=1e-2, ridge_g=1e-2, random_state=0).fit(**data)
+    model = MinMaxUplift(width=2.0, ridge_f=1e-2, ridge_g=1e-2, random_state=0).fit(
+        **data
+    )
     X = 3.0 * draw(20_000)
     found = [model.set_params(n_jobs=n).predict(X) for n in (1, 2)]
     assert_array_equal(*found)
     expected = model.basis_(model.scaling_(X)) @ model.coef_
     assert_allclose(found[0], expected, rtol=0, atol=1e-11 * np.abs(model.coef_).sum())
     critic = model.critic_basis_(model.scaling_(X)) @ model.critic_coef_
-    assert_allclose(model.critic(X), critic, rtol=0, atol=1e-11 * np.abs(model.critic_coef_).sum())
+    assert_allclose(
+        model.critic(X), critic, rtol=0, atol=1e-11 * np.abs(model.critic_coef_).sum()
+    )

@@ -15,7 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from unjoined.errors import InputError
-from unjoined.model.ratios import balance, classifier_ratio, deal_rows, pooled_classifier_ratios
+from unjoined.model.ratios import (
+    balance,
+    classifier_ratio,
+    deal_rows,
+    pooled_classifier_ratios,
+)
 
 SHIFT = 0.7
 
@@ -81,13 +86,17 @@ def test_pooled_ratios_of_a_classifier_that_knows_the_truth_are_the_true_ones():
     estimates = pooled_classifier_ratios(cells, model=knowing(means, *cells), rng=rng)
     for cell, mean, estimate in zip(cells, means, estimates, strict=True):
         pool = norm.pdf(cell, loc=np.array(means)) @ (np.array(sizes) / sum(sizes))
-        assert_allclose(estimate.ratio, pool / norm.pdf(cell[:, 0], loc=mean), rtol=1e-10)
+        assert_allclose(
+            estimate.ratio, pool / norm.pdf(cell[:, 0], loc=mean), rtol=1e-10
+        )
 
 
 def test_a_classifier_that_learns_nothing_gives_ratios_of_one():
     target, cell = gaussians(60, 40)
     model = DummyClassifier(strategy="prior")
-    assert_allclose(classifier_ratio(target, cell, model=model, rng=rng_of()).ratio, 1.0)
+    assert_allclose(
+        classifier_ratio(target, cell, model=model, rng=rng_of()).ratio, 1.0
+    )
     for estimate in pooled_classifier_ratios([target, cell], model=model, rng=rng_of()):
         assert_allclose(estimate.ratio, 1.0)
 
@@ -95,7 +104,9 @@ def test_a_classifier_that_learns_nothing_gives_ratios_of_one():
 def test_pooled_ratios_are_at_least_the_cells_share():
     target, cell = gaussians(300, 100)
     cells = [target, cell]
-    first, second = pooled_classifier_ratios(cells, model=LogisticRegression(), rng=rng_of())
+    first, second = pooled_classifier_ratios(
+        cells, model=LogisticRegression(), rng=rng_of()
+    )
     assert first.ratio.min() >= 0.75
     assert second.ratio.min() >= 0.25
 
@@ -117,9 +128,13 @@ class Remembers(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("n_folds", [2, 3, 5])
 def test_no_row_is_weighted_by_a_model_that_saw_it(n_folds):
     target, cell = gaussians(31, 17, d=2)
-    estimate = classifier_ratio(target, cell, model=Remembers(), n_folds=n_folds, rng=rng_of())
+    estimate = classifier_ratio(
+        target, cell, model=Remembers(), n_folds=n_folds, rng=rng_of()
+    )
     assert_allclose(estimate.ratio, 17 / 31)
-    pooled_classifier_ratios([target, cell], model=Remembers(), n_folds=n_folds, rng=rng_of())
+    pooled_classifier_ratios(
+        [target, cell], model=Remembers(), n_folds=n_folds, rng=rng_of()
+    )
 
 
 def test_folds_are_even_and_each_row_has_one():
@@ -211,7 +226,8 @@ def test_the_order_of_rows_does_not_matter_to_pooled_ratios():
     )
     assert_array_equal(other, one[j])
     one, other = (
-        pooled_classifier_ratios([target, c], rng=rng_of())[1].ratio for c in (cell, cell[j])
+        pooled_classifier_ratios([target, c], rng=rng_of())[1].ratio
+        for c in (cell, cell[j])
     )
     assert_allclose(other, one[j], rtol=1e-12)  # sums of balanced means go by the order
 
@@ -246,7 +262,9 @@ def test_the_same_seed_gives_the_same_bits():
 def test_an_unseeded_forest_is_seeded_by_the_generator():
     target, cell = gaussians(100, 100)
     forest = RandomForestClassifier(5, min_samples_leaf=20)
-    one, other = (classifier_ratio(target, cell, model=forest, rng=rng_of(4)) for _ in range(2))
+    one, other = (
+        classifier_ratio(target, cell, model=forest, rng=rng_of(4)) for _ in range(2)
+    )
     assert_array_equal(one.ratio, other.ratio)
 
 
@@ -254,7 +272,9 @@ def test_the_units_of_features_do_not_matter():
     target, cell = gaussians(100, 100, d=2)
     units, offset = np.array([1000.0, 0.01]), np.array([50.0, -3.0])
     one = classifier_ratio(target, cell, rng=rng_of()).ratio
-    other = classifier_ratio(target * units + offset, cell * units + offset, rng=rng_of()).ratio
+    other = classifier_ratio(
+        target * units + offset, cell * units + offset, rng=rng_of()
+    ).ratio
     # The optimiser of the classifier stops within 1e-4 of a zero gradient.
     assert_allclose(other, one, rtol=1e-3)
 
@@ -277,7 +297,9 @@ def test_weights_change_the_density_of_the_cell():
     """Cell rows weighted by the true ratio are target rows: nothing is left to correct."""
     target, cell = gaussians(4000, 4000, seed=8)
     plain = classifier_ratio(target, cell, rng=rng_of()).ratio
-    weighted = classifier_ratio(target, cell, rng=rng_of(), weight=true_ratio(cell)).ratio
+    weighted = classifier_ratio(
+        target, cell, rng=rng_of(), weight=true_ratio(cell)
+    ).ratio
     assert np.var(weighted) < np.var(plain) / 10.0
 
 
@@ -286,8 +308,12 @@ def test_weights_reach_the_last_step_of_a_pipeline():
     model = make_pipeline(StandardScaler(), LogisticRegression())
     weight = np.where(cell[:, 0] > 0.0, 5.0, 0.2)
     plain = classifier_ratio(target, cell, model=model, rng=rng_of()).ratio
-    weighted = classifier_ratio(target, cell, model=model, rng=rng_of(), weight=weight).ratio
-    assert np.corrcoef(cell[:, 0], weighted)[0, 1] < np.corrcoef(cell[:, 0], plain)[0, 1]
+    weighted = classifier_ratio(
+        target, cell, model=model, rng=rng_of(), weight=weight
+    ).ratio
+    assert (
+        np.corrcoef(cell[:, 0], weighted)[0, 1] < np.corrcoef(cell[:, 0], plain)[0, 1]
+    )
     direct = classifier_ratio(
         target, cell, model=LogisticRegression(), rng=rng_of(), weight=weight
     ).ratio
@@ -299,7 +325,9 @@ def test_a_classifier_without_weights_is_refused_only_if_weights_differ():
     model = KNeighborsClassifier(20)
     classifier_ratio(target, cell, model=model, rng=rng_of(), weight=np.ones(50))
     with pytest.raises(InputError, match=r"KNeighborsClassifier\.fit takes no weights"):
-        classifier_ratio(target, cell, model=model, rng=rng_of(), weight=np.arange(1.0, 51.0))
+        classifier_ratio(
+            target, cell, model=model, rng=rng_of(), weight=np.arange(1.0, 51.0)
+        )
 
 
 # --- overlap --------------------------------------------------------------------------------
@@ -329,7 +357,9 @@ def test_pooled_ratios_name_the_cells_that_lie_apart():
 
 def test_a_classifier_that_is_sure_and_wrong_gives_an_infinite_ratio():
     target, cell = gaussians(40, 40, shift=1.0)
-    ratio = classifier_ratio(target, cell, model=KNeighborsClassifier(1), rng=rng_of()).ratio
+    ratio = classifier_ratio(
+        target, cell, model=KNeighborsClassifier(1), rng=rng_of()
+    ).ratio
     assert np.isinf(ratio).any()
     assert not np.isnan(ratio).any()
 
@@ -352,7 +382,9 @@ def test_a_second_calibration_leaves_part_of_the_shift():
         return np.average(cell.mean(axis=1), weights=ratio) - target.mean()
 
     twice = CalibratedClassifierCV(LogisticRegression(), method="sigmoid", cv=3)
-    once, calibrated = (np.array([left(s, model) for s in seeds]) for model in (None, twice))
+    once, calibrated = (
+        np.array([left(s, model) for s in seeds]) for model in (None, twice)
+    )
     assert abs(once.mean()) < 4.0 * once.std(ddof=1) / np.sqrt(len(seeds))
     assert calibrated.mean() < -4.0 * calibrated.std(ddof=1) / np.sqrt(len(seeds))
 
@@ -384,7 +416,9 @@ def test_balanced_ratios_minimise_entropy_and_distance():
     best = minimize(primal, first, bounds=bounds, constraints=sums_to_one, tol=1e-13)
     found = weight * balance(functions, weight, ratio, wanted)
     assert_allclose(found / found.sum(), best.x, atol=1e-5)
-    assert found.sum() == pytest.approx(weight @ ratio, rel=1e-12)  # the mean ratio stays
+    assert found.sum() == pytest.approx(
+        weight @ ratio, rel=1e-12
+    )  # the mean ratio stays
 
 
 def test_balanced_ratios_are_left_alone_where_means_agree():
@@ -413,7 +447,9 @@ def test_means_of_features_and_squares_agree_with_the_target(pooled):
     target, cell = rng.beta(2, 2, (400, 3)), rng.beta(2, 2.5, (300, 3))
     weight = rng.uniform(0.5, 1.5, 300)
     if pooled:
-        estimates = pooled_classifier_ratios([target, cell], rng=rng, weights=[None, weight])
+        estimates = pooled_classifier_ratios(
+            [target, cell], rng=rng, weights=[None, weight]
+        )
         ratio = estimates[1].ratio
         target = np.concatenate([target, cell])
         target_weight = np.concatenate([np.ones(400), weight])
@@ -434,7 +470,10 @@ def test_skewed_features_do_not_give_all_weight_to_a_few_rows():
     """
     for seed in range(10):
         rng = rng_of(seed)
-        target, cell = rng.gamma(2.5, 1.0, (300, 2)), rng.gamma([2.0, 2.5], 1.0, (300, 2))
+        target, cell = (
+            rng.gamma(2.5, 1.0, (300, 2)),
+            rng.gamma([2.0, 2.5], 1.0, (300, 2)),
+        )
         ratio = classifier_ratio(target, cell, rng=rng).ratio
         assert ratio.sum() ** 2 / np.sum(ratio**2) > 300 / 1.13 / 2.0
 
@@ -442,5 +481,9 @@ def test_skewed_features_do_not_give_all_weight_to_a_few_rows():
 def test_an_isotonic_calibration_can_give_infinite_ratios():
     """Where the last rows of a fold are all of the target, it says there is nobody else."""
     target, cell = gaussians(300, 300, shift=1.5)
-    model = CalibratedClassifierCV(LogisticRegression(), method="isotonic", cv=3, ensemble=False)
-    assert np.isinf(classifier_ratio(target, cell, model=model, rng=rng_of()).ratio).any()
+    model = CalibratedClassifierCV(
+        LogisticRegression(), method="isotonic", cv=3, ensemble=False
+    )
+    assert np.isinf(
+        classifier_ratio(target, cell, model=model, rng=rng_of()).ratio
+    ).any()

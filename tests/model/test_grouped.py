@@ -46,7 +46,10 @@ def test_a_group_and_the_others_are_all_of_them(seed, group):
 @given(SEEDS, st.sampled_from(["outcome", "treatment"]), st.integers(0, 2))
 def test_a_total_adds_the_groups_of_its_cell_only(seed, kind, population):
     one = grouped(seed)
-    total, at = one.total(kind, population), (["outcome", "treatment"].index(kind), population)
+    total, at = (
+        one.total(kind, population),
+        (["outcome", "treatment"].index(kind), population),
+    )
     for name in FIELDS:
         parts = [getattr(one, name)[(*at, group)] for group in range(4)]
         assert_allclose(getattr(total, name), sum(parts), rtol=0, atol=1e-12)
@@ -135,5 +138,7 @@ def reference_hash(*values):
 def test_hashes_are_the_same_on_every_machine():
     X = np.array([[0.0, 0.0], [1.0, 2.0], [-1.5, 1e300], [0.1, -7.0]])
     label = np.array([1.0, -1.0, 0.5, 1.0])
-    expected = [reference_hash(*row, y) for row, y in zip(X.tolist(), label, strict=True)]
+    expected = [
+        reference_hash(*row, y) for row, y in zip(X.tolist(), label, strict=True)
+    ]
     assert hashes(X, label).tolist() == expected

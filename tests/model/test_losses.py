@@ -32,7 +32,10 @@ RIDGES = {"ridge_f": 0.02, "ridge_g": 0.03}
 def problem():
     data = paper_problem(b=2.0).draw(250, random_state=0)
     rows = label_rows(
-        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+        np.asarray(data.X),
+        y=data.y,
+        treatment=data.treatment,
+        population=data.population,
     )
     basis = GaussianBasis(rows.X[:12], width=5.0)
     system = assemble(accumulate(basis, basis.size, rows))
@@ -47,7 +50,9 @@ def test_conjugate_is_the_supremum(loss):
     for g in np.linspace(max(low, -3.0), min(high, 3.0), 9):
         assert np.max(g * v - loss(v)) == pytest.approx(loss.curvature * g**2, abs=1e-6)
     if np.isfinite(high):
-        assert np.max((high + 0.1) * v - loss(v)) > 5.0  # unbounded: it grows with the grid
+        assert (
+            np.max((high + 0.1) * v - loss(v)) > 5.0
+        )  # unbounded: it grows with the grid
 
 
 def test_squared_loss_through_this_path_is_the_closed_form(problem):
@@ -55,7 +60,9 @@ def test_squared_loss_through_this_path_is_the_closed_form(problem):
     closed = solve_minmax(system, **RIDGES)
     found = solve_loss(system, scan, share, SquaredLoss(), **RIDGES)
     assert_allclose(found.alpha, closed.alpha, rtol=1e-8, atol=1e-12)
-    assert_allclose(found.beta, 2.0 * closed.beta, rtol=1e-8, atol=1e-12)  # g here is twice g there
+    assert_allclose(
+        found.beta, 2.0 * closed.beta, rtol=1e-8, atol=1e-12
+    )  # g here is twice g there
     smooth = SmoothLoss(
         rho=np.square,
         conjugate=lambda g: g**2 / 4,
@@ -80,11 +87,15 @@ def primal(loss, system, phi, share, alpha):
 
     def value(v):  # min over residuals v of E[rho(v)] + |pull - E[v psi]|^2 / ridge_g
         rest = pull - phi.T @ (share * v)
-        slope = np.clip(v, -loss.delta, loss.delta) - 2.0 * phi @ rest / RIDGES["ridge_g"]
+        slope = (
+            np.clip(v, -loss.delta, loss.delta) - 2.0 * phi @ rest / RIDGES["ridge_g"]
+        )
         return share @ loss(v) + rest @ rest / RIDGES["ridge_g"], share * slope
 
     limits = {"maxiter": 50_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-10}
-    found = minimize(value, np.zeros(len(phi)), jac=True, method="L-BFGS-B", options=limits)
+    found = minimize(
+        value, np.zeros(len(phi)), jac=True, method="L-BFGS-B", options=limits
+    )
     return found.fun + RIDGES["ridge_f"] * alpha @ alpha
 
 
@@ -103,15 +114,21 @@ def test_huge_threshold_makes_huber_half_the_squared_loss(problem):
     """rho = v^2/2: the same problem as the square's with both ridges doubled."""
     system, scan, _, share = problem
     found = solve_loss(system, scan, share, HuberLoss(1e6), **RIDGES)
-    closed = solve_minmax(system, ridge_f=2 * RIDGES["ridge_f"], ridge_g=RIDGES["ridge_g"] / 2)
+    closed = solve_minmax(
+        system, ridge_f=2 * RIDGES["ridge_f"], ridge_g=RIDGES["ridge_g"] / 2
+    )
     assert_allclose(found.alpha, closed.alpha, rtol=1e-7, atol=1e-10)
 
 
 def test_half_the_absolute_loss_is_the_median_pinball(problem):
     """rho_abs = 2 rho_pinball(1/2): the problems agree when one ridge is halved, one doubled."""
     system, scan, _, share = problem
-    absolute = solve_loss(system, scan, share, AbsoluteLoss(), ridge_f=0.02, ridge_g=0.03)
-    pinball = solve_loss(system, scan, share, PinballLoss(0.5), ridge_f=0.01, ridge_g=0.06)
+    absolute = solve_loss(
+        system, scan, share, AbsoluteLoss(), ridge_f=0.02, ridge_g=0.03
+    )
+    pinball = solve_loss(
+        system, scan, share, PinballLoss(0.5), ridge_f=0.01, ridge_g=0.06
+    )
     assert_allclose(pinball.alpha, absolute.alpha, atol=1e-5)
 
 
@@ -140,7 +157,9 @@ def test_three_players_with_a_half_square_solve_a_linear_system(problem):
     A, b, C, p = system.A, system.b, system.C, phi.shape[1]
     lf, lg = RIDGES["ridge_f"], RIDGES["ridge_g"]
     zero, eye = np.zeros((p, p)), np.eye(p)
-    conditions = np.block([[2 * lf * eye, A, zero], [A.T, -lg * eye, -C], [zero, -C, C + lg * eye]])
+    conditions = np.block(
+        [[2 * lf * eye, A, zero], [A.T, -lg * eye, -C], [zero, -C, C + lg * eye]]
+    )
     expected = np.linalg.solve(conditions, np.r_[np.zeros(2 * p), 2 * b])[:p]
     found = solve_loss(system, scan, share, HALF_SQUARE, **RIDGES)
     assert_allclose(found.alpha, expected, atol=1e-6)
@@ -166,9 +185,15 @@ def test_three_players_find_the_stationary_point_of_a_hyperbolic_loss():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"conjugate": lambda s, y: -((s + y) ** 2)}, "finite and convex in its first argument"),
+        (
+            {"conjugate": lambda s, y: -((s + y) ** 2)},
+            "finite and convex in its first argument",
+        ),
         ({"biconjugate": lambda g, h: -(h**2)}, "convex in h and concave in g"),
-        ({"biconjugate": lambda g, h: h**2 - g * h}, "is not the conjugate of the conjugate"),
+        (
+            {"biconjugate": lambda g, h: h**2 - g * h},
+            "is not the conjugate of the conjugate",
+        ),
         ({"slope_g": lambda g, h: h}, "slope_g is not the derivative"),
         ({"slope_h": lambda g, h: h}, "slope_h is not the derivative"),
     ],
@@ -186,7 +211,10 @@ def test_wrong_conjugates_of_three_players_are_found_out(change, message):
     [
         ({"domain": (0.5, 1.0)}, "must contain 0"),
         ({"conjugate": lambda g: -(g**2)}, "must be convex"),
-        ({"conjugate": lambda g: np.full_like(g, np.nan)}, "must be finite inside its domain"),
+        (
+            {"conjugate": lambda g: np.full_like(g, np.nan)},
+            "must be finite inside its domain",
+        ),
         ({"conjugate": lambda g: g**2}, "does not belong to the loss"),
         ({"rho": np.abs}, "does not belong to the loss"),
     ],
@@ -230,11 +258,16 @@ def test_a_loss_that_gives_nan_is_named(problem):
 def test_a_linear_basis_serves_as_well():
     data = paper_problem(b=2.0).draw(250, random_state=0)
     rows = label_rows(
-        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+        np.asarray(data.X),
+        y=data.y,
+        treatment=data.treatment,
+        population=data.population,
     )
     basis = LinearBasis(2)
     system = assemble(accumulate(basis, 3, rows))
-    found = solve_loss(system, RowScan(basis, rows.X), rows.share / 2, AbsoluteLoss(), **RIDGES)
+    found = solve_loss(
+        system, RowScan(basis, rows.X), rows.share / 2, AbsoluteLoss(), **RIDGES
+    )
     assert found.relative_gap < 1e-6
 
 

@@ -20,7 +20,9 @@ BASES = [
     ScaledBasis(LinearBasis(3), Scaling.identity(3)),
     ScaledBasis(StackedBasis(GAUSSIANS, LinearBasis(3)), Scaling.identity(3)),
 ]
-with_bases = pytest.mark.parametrize("basis", BASES, ids=lambda basis: type(basis).__name__)
+with_bases = pytest.mark.parametrize(
+    "basis", BASES, ids=lambda basis: type(basis).__name__
+)
 
 
 @with_bases
@@ -50,5 +52,7 @@ def test_parts_of_a_basis_that_do_not_belong_together_are_refused():
     ):
         with pytest.raises(InputError, match=r"must .*got|must .*not"):
             make(*parts)
-    with pytest.raises(InputError, match=r"rows must have 3 features, shape \(n, 3\), got shape"):
+    with pytest.raises(
+        InputError, match=r"rows must have 3 features, shape \(n, 3\), got shape"
+    ):
         GAUSSIANS(np.zeros((5, 4)))

@@ -16,7 +16,11 @@ from unjoined.model.regressors import fit_weighted
 def rows():
     rng = np.random.RandomState(0)
     X = rng.standard_normal((40, 2))
-    return X, X[:, 0] ** 2 + rng.standard_normal(40), rng.randint(1, 4, size=40).astype(float)
+    return (
+        X,
+        X[:, 0] ** 2 + rng.standard_normal(40),
+        rng.randint(1, 4, size=40).astype(float),
+    )
 
 
 @pytest.mark.parametrize("routing", [False, True])
@@ -39,7 +43,10 @@ def test_weights_are_repeated_rows_also_for_a_pipeline(rows, degree, routing):
 
 @pytest.mark.parametrize(
     "model",
-    [KNeighborsRegressor(), make_pipeline(PolynomialFeatures(2), KNeighborsRegressor())],
+    [
+        KNeighborsRegressor(),
+        make_pipeline(PolynomialFeatures(2), KNeighborsRegressor()),
+    ],
     ids=["plain", "pipeline"],
 )
 def test_a_model_without_weights_is_refused_unless_they_are_equal(rows, model):

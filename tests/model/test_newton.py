@@ -12,7 +12,12 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
 
-from unjoined.model.families import BernoulliFamily, GaussianFamily, MeanFamily, choose_threshold
+from unjoined.model.families import (
+    BernoulliFamily,
+    GaussianFamily,
+    MeanFamily,
+    choose_threshold,
+)
 from unjoined.model.newton import (
     AdditiveRows,
     Parts,
@@ -57,26 +62,34 @@ def draw(n, seed=0, name="bernoulli", propensity=None):
 
 def fixed(precision, parts=PARTS):
     """Return scales that a fit without steps of its own leaves alone."""
-    return Scales(np.broadcast_to(precision, len(parts.group)).astype(float), np.ones(9))
+    return Scales(
+        np.broadcast_to(precision, len(parts.group)).astype(float), np.ones(9)
+    )
 
 
 def fit_fixed(rows, law, precision, parts=PARTS, start=None):
     start = np.zeros(len(parts.block)) if start is None else start
     scales = fixed(precision, parts)
-    return fit_additive(pass_in_memory(rows, parts), parts, law, start, scales, n_steps=0, tol=1e-9)
+    return fit_additive(
+        pass_in_memory(rows, parts), parts, law, start, scales, n_steps=0, tol=1e-9
+    )
 
 
 def fit_free(rows, law, parts=PARTS, **others):
     start = np.zeros(len(parts.block))
     start[0] = law.intercept(float(np.average(rows.y, weights=rows.weight)))
-    return fit_additive(pass_in_memory(rows, parts), parts, law, start, tol=1e-9, **others)
+    return fit_additive(
+        pass_in_memory(rows, parts), parts, law, start, tol=1e-9, **others
+    )
 
 
 @EVERY_LAW
 def test_a_step_from_the_fit_to_all_rows_is_the_fit_without_some(name):
     """Exact where the loss is a square; elsewhere steps use a curvature that is about right."""
     rows, part = draw(4000, name=name), np.arange(4000) % 10
-    pieces = [AdditiveRows(*(array[..., part == j] for array in rows)) for j in range(10)]
+    pieces = [
+        AdditiveRows(*(array[..., part == j] for array in rows)) for j in range(10)
+    ]
     fit = fit_fixed(rows, LAWS[name], 2.0)
     sums = [pass_in_memory(piece, PARTS)(fit.family, fit.coef) for piece in pieces]
     for j, without in enumerate(fits_without(fit, sums)[:3]):
@@ -135,7 +148,9 @@ def test_gradients_are_those_of_the_loss(name, base, effect, exposure, y):
 def test_losses_are_those_of_the_formulas(name):
     rows = draw(200, name=name)
     coef = np.array([0.2, -1.0, 0.5, 0.7, 0.3, -2.0])
-    loss = LAWS[name](rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values).loss
+    loss = LAWS[name](
+        rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values
+    ).loss
     assert_allclose(loss, slow_losses(name, rows, coef), rtol=1e-9)
 
 
@@ -151,7 +166,10 @@ def test_bernoulli_curvature_is_fishers_expected_information(base, effect, expos
         gradient = np.array([at.by_base[0], at.by_effect[0]])
         information += weight * np.outer(gradient, gradient)
         score += weight * gradient
-    curvature = [[at.base_base[0], at.base_effect[0]], [at.base_effect[0], at.effect_effect[0]]]
+    curvature = [
+        [at.base_base[0], at.base_effect[0]],
+        [at.base_effect[0], at.effect_effect[0]],
+    ]
     assert_allclose(curvature, information, rtol=1e-9, atol=1e-15)
     assert_allclose(score, 0.0, atol=1e-12)
 
@@ -159,9 +177,14 @@ def test_bernoulli_curvature_is_fishers_expected_information(base, effect, expos
 @pytest.mark.parametrize("name", ["mean", "huber", "gaussian"])
 @QUICK
 @given(
-    here=st.tuples(NUMBERS, NUMBERS), there=st.tuples(NUMBERS, NUMBERS), exposure=CHANCES, y=NUMBERS
+    here=st.tuples(NUMBERS, NUMBERS),
+    there=st.tuples(NUMBERS, NUMBERS),
+    exposure=CHANCES,
+    y=NUMBERS,
 )
-def test_the_quadratic_of_a_row_touches_its_loss_and_lies_above(name, here, there, exposure, y):
+def test_the_quadratic_of_a_row_touches_its_loss_and_lies_above(
+    name, here, there, exposure, y
+):
     """So that a full step on it never raises the loss: Huber's weights, and EM's."""
     law = LAWS[name]
     at = law(*one(y, exposure, *here))
@@ -200,7 +223,9 @@ def test_a_huge_threshold_is_the_squared_loss():
 @EVERY_LAW
 @QUICK
 @given(base=NUMBERS, effect=NUMBERS, propensity=CHANCES)
-def test_the_uplift_lies_between_the_arms_and_slopes_are_its_own(name, base, effect, propensity):
+def test_the_uplift_lies_between_the_arms_and_slopes_are_its_own(
+    name, base, effect, propensity
+):
     law, h = LAWS[name], 1e-5
 
     def uplift(b, u):
@@ -222,7 +247,9 @@ def test_arms_mix_to_the_mean_of_the_outcome(name):
     mean = 0.5 * (treated + untreated)
     exposure = np.array([0.5 - SPLIT if name in ("mean", "huber") else 0.5])
     if name == "bernoulli":
-        assert_allclose(law(np.ones(1), exposure, base, effect).loss, -np.log(mean), rtol=1e-12)
+        assert_allclose(
+            law(np.ones(1), exposure, base, effect).loss, -np.log(mean), rtol=1e-12
+        )
     else:  # where the residuals of both arms cancel
         assert_allclose(law(mean, exposure, base, effect).by_base, 0.0, atol=1e-12)
 
@@ -246,7 +273,9 @@ def test_renewed_noise_is_the_mean_squared_residual_and_the_sums_follow(name):
     if name == "mean":
         free = rows.weight.sum() - 2.5  # as in an unbiased variance
         assert law.variance == pytest.approx(rows.weight @ error**2 / free, rel=1e-12)
-    elif name == "huber":  # E psi^2 / E psi', whose square of the latter is Huber's variance
+    elif (
+        name == "huber"
+    ):  # E psi^2 / E psi', whose square of the latter is Huber's variance
         near = np.abs(error) <= 0.8
         bounded = np.clip(error, -0.8, 0.8)
         variance = rows.weight @ bounded**2 / (rows.weight @ near - 2.5)
@@ -289,14 +318,20 @@ def test_passes_add_up_the_same_however_they_go(name):
         assert_allclose(found.gradient, expected.gradient, rtol=1e-10, atol=1e-10)
         assert_allclose(found.curvature, expected.curvature, rtol=1e-12, atol=1e-10)
         for field in ("loss", "square", "counted"):
-            assert getattr(found, field) == pytest.approx(getattr(expected, field), rel=1e-12)
-    twice = [pass_by_pieces(two_features, features, PARTS, jobs)(law, coef) for jobs in (1, 2)]
+            assert getattr(found, field) == pytest.approx(
+                getattr(expected, field), rel=1e-12
+            )
+    twice = [
+        pass_by_pieces(two_features, features, PARTS, jobs)(law, coef)
+        for jobs in (1, 2)
+    ]
     assert_array_equal(twice[0].gradient, twice[1].gradient)
     assert_array_equal(twice[0].curvature, twice[1].curvature)
     terms = law(rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values)
     assert expected.loss == pytest.approx(rows.weight @ terms.loss, rel=1e-12)
     by_hand = np.r_[
-        rows.values @ (rows.weight * terms.by_base), rows.values @ (rows.weight * terms.by_effect)
+        rows.values @ (rows.weight * terms.by_base),
+        rows.values @ (rows.weight * terms.by_effect),
     ]
     assert_allclose(expected.gradient, by_hand, rtol=1e-9, atol=1e-9)
 
@@ -311,9 +346,13 @@ def test_parts_of_some_functions_only_see_these(name):
         coef = np.array([0.3, 0.1, -0.2, 0.4])
         full = np.zeros(6)
         full[at] = coef
-        some, whole = (pass_in_memory(rows, p)(law, c) for p, c in ((parts, coef), (PARTS, full)))
+        some, whole = (
+            pass_in_memory(rows, p)(law, c) for p, c in ((parts, coef), (PARTS, full))
+        )
         assert_allclose(some.gradient, whole.gradient[at], rtol=1e-10, atol=1e-10)
-        assert_allclose(some.curvature, whole.curvature[np.ix_(at, at)], rtol=1e-10, atol=1e-10)
+        assert_allclose(
+            some.curvature, whole.curvature[np.ix_(at, at)], rtol=1e-10, atol=1e-10
+        )
 
 
 # --- Fits at fixed scales -----------------------------------------------------------------------
@@ -331,7 +370,9 @@ def test_a_fit_is_the_minimum_that_a_general_optimiser_finds(name, precision):
     total = rows.weight.sum()
 
     def objective(coef):
-        return (rows.weight @ slow_losses(name, rows, coef) + 0.5 * precision * coef @ coef) / total
+        return (
+            rows.weight @ slow_losses(name, rows, coef) + 0.5 * precision * coef @ coef
+        ) / total
 
     direct = minimize(objective, np.zeros(6), method="BFGS", options={"gtol": 1e-7})
     assert fit.converged
@@ -343,14 +384,18 @@ def test_a_fit_is_the_minimum_that_a_general_optimiser_finds(name, precision):
 
 @EVERY_LAW
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), precision=st.sampled_from([1e-4, 1e-2, 1.0, 100.0]))
+@given(
+    seed=st.integers(0, 2**32 - 1), precision=st.sampled_from([1e-4, 1e-2, 1.0, 100.0])
+)
 def test_the_objective_never_rises(name, seed, precision):
     """From a random start, whatever the scales; the first entry is the start's own value."""
     rows = draw(80, seed, name)
     start = np.random.default_rng(seed).standard_normal(6)
     fit = fit_fixed(rows, LAWS[name], precision, start=start)
     assert (np.diff(fit.objective) <= 0.0).all()
-    expected = rows.weight @ slow_losses(name, rows, start) + 0.5 * precision * start @ start
+    expected = (
+        rows.weight @ slow_losses(name, rows, start) + 0.5 * precision * start @ start
+    )
     assert fit.objective[0] == pytest.approx(expected, rel=1e-9)
 
 
@@ -363,7 +408,9 @@ def test_without_an_effect_it_is_penalised_logistic_regression(precision):
     model.fit(rows.values[1:].T, rows.y, sample_weight=rows.weight)
     assert_allclose(fit.coef, np.r_[model.intercept_, model.coef_[0]], atol=1e-6)
     base, effect = fit(rows.values.T)
-    assert_allclose(expit(base), model.predict_proba(rows.values[1:].T)[:, 1], atol=1e-6)
+    assert_allclose(
+        expit(base), model.predict_proba(rows.values[1:].T)[:, 1], atol=1e-6
+    )
     assert_array_equal(effect, np.zeros(500))
 
 
@@ -387,7 +434,9 @@ def test_a_bounded_mean_agrees_with_scikit_learns_huber_regression():
     rows = draw(500, 4, "huber")
     rows = rows._replace(weight=np.ones(500))
     D = np.column_stack([rows.values[1:].T, (rows.exposure * rows.values).T])
-    other = HuberRegressor(epsilon=1.2, alpha=0.5, tol=1e-8, max_iter=5000).fit(D, rows.y)
+    other = HuberRegressor(epsilon=1.2, alpha=0.5, tol=1e-8, max_iter=5000).fit(
+        D, rows.y
+    )
     precision = np.r_[1e-9, np.full(5, 0.5 * other.scale_)]
     fit = fit_fixed(rows, MeanFamily(threshold=1.2 * other.scale_), precision)
     assert_allclose(fit.coef, np.r_[other.intercept_, other.coef_], atol=1e-4)
@@ -429,7 +478,9 @@ def test_the_covariance_is_the_inverse_of_the_penalised_curvature(name):
     rows = draw(200, 7, name)
     precision = np.array([0.1, 1.0, 2.0, 0.5, 3.0, 4.0])
     fit = fit_fixed(rows, LAWS[name], precision)
-    t = LAWS[name](rows.y, rows.exposure, *(F @ rows.values for F in np.split(fit.coef, 2)))
+    t = LAWS[name](
+        rows.y, rows.exposure, *(F @ rows.values for F in np.split(fit.coef, 2))
+    )
     F = rows.values
     cross = (F * (rows.weight * t.base_effect)) @ F.T
     curvature = np.block(
@@ -438,7 +489,9 @@ def test_the_covariance_is_the_inverse_of_the_penalised_curvature(name):
             [cross.T, (F * (rows.weight * t.effect_effect)) @ F.T],
         ]
     )
-    assert_allclose(fit.covariance @ (curvature + np.diag(precision)), np.eye(6), atol=1e-9)
+    assert_allclose(
+        fit.covariance @ (curvature + np.diag(precision)), np.eye(6), atol=1e-9
+    )
 
 
 # --- Scales -------------------------------------------------------------------------------------
@@ -449,7 +502,9 @@ def test_scales_settle_where_the_textbook_has_them():
     coefficients c. MacKay: precision = freedom / square, with freedom = k n / (n + precision) and
     square = n^2 |c|^2 / (n + precision)^2, which solves to k / (|c|^2 - k / n)."""
     n, c = 200.0, np.array([0.4, -0.1, 0.2, 0.05])
-    parts = Parts.of_groups(np.zeros(4, dtype=int), ("curve",), frozenset({"curve"}), frozenset())
+    parts = Parts.of_groups(
+        np.zeros(4, dtype=int), ("curve",), frozenset({"curve"}), frozenset()
+    )
     scales = Scales.start(parts)
     for _ in range(200):
         p = scales.precision[0]
@@ -473,10 +528,19 @@ def test_a_near_start_needs_few_passes_to_the_same_scales(name):
         return passes(*request)
 
     near = fit_additive(
-        counted, PARTS, start.family, start.coef, start.scales, n_steps=2, near=True, tol=0.5
+        counted,
+        PARTS,
+        start.family,
+        start.coef,
+        start.scales,
+        n_steps=2,
+        near=True,
+        tol=0.5,
     )
     assert len(count) <= 6
-    assert_allclose(np.log(near.scales.group[1:3]), np.log(whole.scales.group[1:3]), atol=0.1)
+    assert_allclose(
+        np.log(near.scales.group[1:3]), np.log(whole.scales.group[1:3]), atol=0.1
+    )
     error = np.sqrt(np.diag(whole.covariance))
     assert (np.abs(near.coef - whole.coef) < 0.2 * error).all()
 
@@ -494,18 +558,24 @@ def test_an_idle_function_is_shrunk_harder_than_its_group():
     assert 1.0 / (n + scales.precision[0]) > 0.9 / n  # the busy one is hardly shrunk
 
 
-@pytest.mark.parametrize(("few", "tail"), [(frozenset(), 1.0), (frozenset({"line"}), 0.1)])
+@pytest.mark.parametrize(
+    ("few", "tail"), [(frozenset(), 1.0), (frozenset({"line"}), 0.1)]
+)
 def test_scales_settle_where_their_prior_has_them(few, tail):
     """Lines of sum of squares n, unit noise. MacKay with a prior of t degrees of freedom: each
     precision = (freedom + t) / (square + t s), and the mean of the group's precisions is 1 / s."""
     n, c = 400.0, np.array([1.0, 0.3, 0.1, 0.05, 0.02, 0.0])
-    parts = Parts.of_groups(np.arange(6), ("line",) * 6, frozenset({"line"}), frozenset(), few)
+    parts = Parts.of_groups(
+        np.arange(6), ("line",) * 6, frozenset({"line"}), frozenset(), few
+    )
     scales = Scales.start(parts)
     for _ in range(2000):
         variance = 1.0 / (n + scales.precision)
         scales = scales.updated(parts, n * variance * c, variance)
     w, freedom = n * c / (n + scales.precision), n / (n + scales.precision)
-    found = (freedom - scales.precision * w**2) / (scales.precision * scales.group[0] - 1.0)
+    found = (freedom - scales.precision * w**2) / (
+        scales.precision * scales.group[0] - 1.0
+    )
     assert_allclose(found, tail, rtol=1e-6)
     assert_allclose(1.0 / scales.group[0], scales.precision.mean(), rtol=1e-6)
 
@@ -521,7 +591,9 @@ def test_where_few_functions_are_expected_to_matter_idle_ones_are_shrunk_harder(
         scales = Scales.start(parts)
         for _ in range(100):
             variance = 1.0 / (n + scales.precision)
-            scales = scales.updated(parts, n * variance * np.r_[1.0, np.zeros(9)], variance)
+            scales = scales.updated(
+                parts, n * variance * np.r_[1.0, np.zeros(9)], variance
+            )
         precision[name] = scales.precision
     assert (precision["few"][1:] > 2.0 * precision["many"][1:]).all()
     assert precision["few"][0] < 2.0 * precision["many"][0]  # and the busy one is not
@@ -562,10 +634,15 @@ def test_noise_does_not_vanish_with_more_functions_than_rows(name):
     parts = Parts.of_groups(np.arange(121), ("constant", *["line"] * 120), BOTH, BOTH)
     exposure = rng.uniform(-0.4, 0.4, 100) + (0.0 if name == "mean" else 0.5)
     rows = AdditiveRows(values, rng.standard_normal(100), exposure, np.ones(100))
-    fit = fit_free(rows, {"mean": MeanFamily(), "gaussian": GaussianFamily(0.5)}[name], parts)
+    fit = fit_free(
+        rows, {"mean": MeanFamily(), "gaussian": GaussianFamily(0.5)}[name], parts
+    )
     assert 0.1 < fit.family.variance < 1.5
     base, effect = fit(values.T)
-    assert np.mean((rows.y - base - (exposure - (name == "gaussian") * 0.5) * effect) ** 2) > 0.05
+    assert (
+        np.mean((rows.y - base - (exposure - (name == "gaussian") * 0.5) * effect) ** 2)
+        > 0.05
+    )
 
 
 def test_an_intercept_lives_on_when_everything_else_is_noise():
@@ -590,7 +667,9 @@ def test_scales_of_a_simpler_form_are_kept_in_one_that_contains_it():
     assert found.group[wide.names.index(("base", "line"))] == 0.3
     assert found.group[wide.names.index(("effect", "line"))] == start.group[-1]
     few = Parts.of_groups(block, groups, curves, lines, frozenset({"line"}))
-    again = known.carried(narrow, few)  # the same groups, though few lines are expected to matter
+    again = known.carried(
+        narrow, few
+    )  # the same groups, though few lines are expected to matter
     assert_array_equal(again.precision, found.precision)
     assert_array_equal(again.group, found.group)
 
@@ -616,7 +695,9 @@ def test_whole_weights_equal_repeated_rows(name):
     times = np.random.default_rng(7).integers(0, 3, 300)
     again = np.repeat(np.arange(300), times)
     weighted = rows._replace(weight=times.astype(float))
-    repeated = AdditiveRows(*(array[..., again] for array in rows[:3]), np.ones(len(again)))
+    repeated = AdditiveRows(
+        *(array[..., again] for array in rows[:3]), np.ones(len(again))
+    )
     one_fit, other = (fit_free(r, LAWS[name]) for r in (weighted, repeated))
     assert_allclose(one_fit.coef, other.coef, rtol=1e-8, atol=1e-9)
     assert_allclose(one_fit.scales.precision, other.scales.precision, rtol=1e-8)
@@ -643,7 +724,9 @@ def test_no_argument_is_changed():
     for name, law in LAWS.items():
         fit_additive(pass_in_memory(rows, PARTS), PARTS, law, start, scales)
         assert law == LAWS[name]
-    for array, before in zip((*rows, start, scales.precision, scales.group), kept, strict=True):
+    for array, before in zip(
+        (*rows, start, scales.precision, scales.group), kept, strict=True
+    ):
         assert_array_equal(array, before)
 
 
@@ -658,7 +741,10 @@ class Crooked:
 
     def __call__(self, y, exposure, base, effect):
         right = MeanFamily()(y, exposure, base, effect)
-        slopes = {name: self.gradient * getattr(right, name) for name in ("by_base", "by_effect")}
+        slopes = {
+            name: self.gradient * getattr(right, name)
+            for name in ("by_base", "by_effect")
+        }
         bends = ("base_base", "base_effect", "effect_effect")
         return right._replace(
             **slopes, **{name: self.curvature * getattr(right, name) for name in bends}
@@ -734,13 +820,17 @@ def test_gross_residuals_of_both_signs_are_bounded_and_others_are_not():
     assert 0.5 < threshold < 10.0
     assert choose_threshold(7.0 * few_gross, weight) == pytest.approx(7.0 * threshold)
     assert choose_threshold(normal, np.ones(999)) == np.inf
-    assert choose_threshold(np.abs(few_gross), weight) == np.inf  # a long tail on one side
+    assert (
+        choose_threshold(np.abs(few_gross), weight) == np.inf
+    )  # a long tail on one side
 
 
 def test_heavy_tails_are_bounded_though_one_gross_value_decides_their_sum():
     """The largest of many heavy values is worth all others, and its side is chance."""
     found = [
-        choose_threshold(np.random.default_rng(seed).standard_cauchy(2000), np.ones(2000))
+        choose_threshold(
+            np.random.default_rng(seed).standard_cauchy(2000), np.ones(2000)
+        )
         for seed in range(20)
     ]
     # Tails of equal chance are taken for unequal ones in a test at two standard errors or so.
@@ -815,16 +905,20 @@ def test_a_grown_fit_is_ridge_regression_on_four_columns():
     """Given the shape of the base and the scales that were learnt."""
     rows, values = growing(500)
     alone = fit_free(
-        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanFamily(), PARTS.alone()
+        AdditiveRows(values, rows.y, rows.exposure, rows.weight),
+        MeanFamily(),
+        PARTS.alone(),
     )
     fit = grow(alone, rows, values, 1e-12)
     shape = alone.coef[1:3] @ values[1:]
     along = (shape - shape.mean()) / shape.std()
-    columns = np.column_stack([np.ones(500), along, rows.exposure, rows.exposure * along])
+    columns = np.column_stack(
+        [np.ones(500), along, rows.exposure, rows.exposure * along]
+    )
     base, effect = fit(values.T)
-    used = np.linalg.lstsq(np.column_stack([np.ones(500), along]), np.column_stack([base, effect]))[
-        0
-    ]
+    used = np.linalg.lstsq(
+        np.column_stack([np.ones(500), along]), np.column_stack([base, effect])
+    )[0]
     coef = np.concatenate(used.T)
     variance = np.sum((rows.y - columns @ coef) ** 2) / 500
     slope = columns.T @ (rows.y - columns @ coef)
@@ -834,7 +928,10 @@ def test_a_grown_fit_is_ridge_regression_on_four_columns():
 def test_a_base_without_a_shape_gives_a_constant_effect():
     rows, values = growing(200)
     flat = fit_fixed(
-        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanFamily(), 1e12, PARTS.alone()
+        AdditiveRows(values, rows.y, rows.exposure, rows.weight),
+        MeanFamily(),
+        1e12,
+        PARTS.alone(),
     )
     fit = grow(replace(flat, coef=np.array([0.1, 0.0, 0.0, 0.0])), rows, values, 1e-9)
     assert np.ptp(fit(values.T)[1]) == 0.0

@@ -70,7 +70,9 @@ def make_plan(*, centring=(), critic=None, n_groups=5, coding=None, data=DATA):
 
 
 def add_up(source, plan, *, sample_rows=500, **options):
-    return sum_source(source, plan, take_census(source, sample_rows=sample_rows), **options)
+    return sum_source(
+        source, plan, take_census(source, sample_rows=sample_rows), **options
+    )
 
 
 FIELDS = ("n_rows", "weight", "weight_square", "label_basis", "gram", "label_cross")
@@ -109,7 +111,9 @@ def test_numbers_depend_neither_on_cuts_nor_on_which_table_comes_first(cuts, see
     rng = np.random.default_rng(seed)
     weight = 1.0 * (rng.random(1200) < 0.8)
     data = DATA | {"sample_weight": weight}
-    table = np.unique(np.char.add(kinds(DATA), DATA["population"]), return_inverse=True)[1]
+    table = np.unique(
+        np.char.add(kinds(DATA), DATA["population"]), return_inverse=True
+    )[1]
     expected, sizes = np.full(1200, -1), Counter()
     for i in np.flatnonzero(weight > 0.0):
         expected[i] = sizes[table[i]]
@@ -168,7 +172,10 @@ def test_a_small_table_is_its_own_sample_and_a_large_ones_weights_add_up():
 def test_every_row_of_a_table_is_as_likely_in_the_sample():
     """Parts of a long table, in order, have their share of the sample."""
     n = 40_000
-    table = {"X": np.arange(n)[:, None] * 1.0, **separate_labels(np.arange(n) % 2, ["outcome"] * n)}
+    table = {
+        "X": np.arange(n)[:, None] * 1.0,
+        **separate_labels(np.arange(n) % 2, ["outcome"] * n),
+    }
     source = stream(table | {"population": ["A"] * n})
     chosen = take_census(source, sample_rows=4000).cells["outcome", "A"].X[:, 0]
     assert len(np.unique(chosen)) == 4000
@@ -180,13 +187,17 @@ def test_every_row_of_a_table_is_as_likely_in_the_sample():
 def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
     rows = label_rows(**data)
     if data is not DATA:  # a source adds weights up as they come, whatever their units
-        rows = replace(rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0])
+        rows = replace(
+            rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0]
+        )
     centring = [fit_centring(rows, np.random.RandomState(0))] if centred else []
     plan = make_plan(centring=centring)
     found = add_up(stream(data, 101), plan)
     label = subtract_means(rows, centring, None)[0] if centred else rows.label
     groups = deal_groups(numbers(data, []), 5)
-    expected = accumulate(plan.values, plan.size, replace(rows, label=label), groups=groups)
+    expected = accumulate(
+        plan.values, plan.size, replace(rows, label=label), groups=groups
+    )
     assert_sums_close(found.sums, expected)
 
 
@@ -230,7 +241,9 @@ def test_rows_of_weight_0_are_passed_over_and_people_to_be_scored_refused():
         "population": np.array(["nobody"]),
         "sample_weight": np.zeros(1),
     }
-    more = {name: np.concatenate([values, extra[name]]) for name, values in data.items()}
+    more = {
+        name: np.concatenate([values, extra[name]]) for name, values in data.items()
+    }
     plan = make_plan()
     found, expected = (add_up(stream(rows), plan) for rows in (more, data))
     assert_sums_equal(found.sums, expected.sums)
@@ -238,7 +251,9 @@ def test_rows_of_weight_0_are_passed_over_and_people_to_be_scored_refused():
         "y": np.append(data["y"], np.nan),
         "population": np.append(data["population"], ""),
     }
-    with pytest.raises(LabelError, match="1 of them have neither an outcome nor a treatment"):
+    with pytest.raises(
+        LabelError, match="1 of them have neither an outcome nor a treatment"
+    ):
         add_up(stream(nobody), plan)
 
 
@@ -306,17 +321,23 @@ def test_a_finished_pass_is_not_made_again(checkpoint):
 
 def test_a_checkpoint_of_other_rows_is_refused(checkpoint):
     plan, other = make_plan(), paper_problem(b=5.0).draw(300, random_state=1)
-    with pytest.raises(TableError, match="belongs to another fit, or the source has changed"):
+    with pytest.raises(
+        TableError, match="belongs to another fit, or the source has changed"
+    ):
         add_up(stream(other), plan, checkpoint=checkpoint)
     order = np.argsort(DATA["population"], kind="stable")[::-1]
     tables = taken(DATA, np.sort(order[:600]).tolist() + np.sort(order[600:]).tolist())
-    with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
+    with pytest.raises(
+        TableError, match="first rows are not those the checkpoint has added up"
+    ):
         add_up(stream(tables), plan, checkpoint=checkpoint)
 
 
 def test_fewer_rows_than_in_the_first_pass_are_refused():
     census = take_census(stream(DATA), sample_rows=10)
-    with pytest.raises(TableError, match="gave other rows, or the same in another order, when"):
+    with pytest.raises(
+        TableError, match="gave other rows, or the same in another order, when"
+    ):
         sum_source(stream(taken(DATA, slice(1100))), make_plan(), census)
 
 
@@ -330,12 +351,20 @@ def test_rows_that_were_not_in_the_first_pass_are_refused():
 
 def test_other_populations_and_outcomes_are_refused():
     plan = make_plan()
-    third = DATA | {"population": np.where(np.arange(1200) == 5, "9", DATA["population"])}
-    with pytest.raises(LabelError, match=r"has rows of population .*9.*the sums are for"):
+    third = DATA | {
+        "population": np.where(np.arange(1200) == 5, "9", DATA["population"])
+    }
+    with pytest.raises(
+        LabelError, match=r"has rows of population .*9.*the sums are for"
+    ):
         add_up(stream(third), plan)
-    agreed = fourier_plan({"a": (0, 1), "b": (0, 1)}, ["1", "2"], outcome_values=(0, 1)).coding
+    agreed = fourier_plan(
+        {"a": (0, 1), "b": (0, 1)}, ["1", "2"], outcome_values=(0, 1)
+    ).coding
     real = DATA | {"y": np.where(~np.isnan(DATA["y"]), 7.0, DATA["y"])}
-    with pytest.raises(LabelError, match="the outcome is 7 in some rows, but is to be 0 or 1"):
+    with pytest.raises(
+        LabelError, match="the outcome is 7 in some rows, but is to be 0 or 1"
+    ):
         add_up(stream(real), make_plan(coding=agreed))
 
 
@@ -372,14 +401,20 @@ def test_every_census_message():
     first = np.asarray(DATA["population"]) == NAMES[0]
     refused(taken(DATA, first), "two populations .* the source has 1")
     refused(taken(DATA, ~(first & outcome)), "has no outcome rows")
-    refused(DATA | {"y": np.where(outcome, 1.0, DATA["y"])}, "the outcome is 1 in all outcome rows")
+    refused(
+        DATA | {"y": np.where(outcome, 1.0, DATA["y"])},
+        "the outcome is 1 in all outcome rows",
+    )
     codes = np.where(outcome, np.nan, 2.0)
     refused(
-        DATA | {"treatment": codes}, "the arrays, from row .* on: treatment labels must be coded"
+        DATA | {"treatment": codes},
+        "the arrays, from row .* on: treatment labels must be coded",
     )
     empty = {"X": np.empty((0, 2)), **separate_labels([], []), "population": []}
     with pytest.raises(TableError, match="the source has no rows"):
-        take_census(SeparateLabels.from_chunks(lambda: [empty]).chunks(), sample_rows=10)
+        take_census(
+            SeparateLabels.from_chunks(lambda: [empty]).chunks(), sample_rows=10
+        )
     with pytest.raises(TableError, match="the source has no rows"):
         take_census(SeparateLabels.from_chunks(list).chunks(), sample_rows=10)
 
@@ -401,7 +436,8 @@ def test_a_source_of_ones_own_with_other_features_is_refused():
 
 def agreed(**options):
     return replace(
-        fourier_plan({"a": (0.0, 1.0), "b": (0.0, 2.0)}, ["p", "q"], **options), populations=NAMES
+        fourier_plan({"a": (0.0, 1.0), "b": (0.0, 2.0)}, ["p", "q"], **options),
+        populations=NAMES,
     )
 
 
@@ -410,7 +446,8 @@ def test_sums_of_parties_add_up_to_those_of_all_rows():
     data = dict(paper_problem(b=5.0).draw(1500, random_state=0))
     whole = aggregate_rows(data, plan)
     parts = [
-        aggregate_rows(taken(data, kinds(data) == kind), plan) for kind in ("outcome", "treatment")
+        aggregate_rows(taken(data, kinds(data) == kind), plan)
+        for kind in ("outcome", "treatment")
     ]
     merged = merge_sums(parts)
     assert_sums_close(merged.sums, whole.sums)
@@ -437,7 +474,9 @@ def test_every_message_about_plans():
             agreed(**options)
     with pytest.raises(InputError, match=r"the plan is for the features \('a', 'b'\)"):
         aggregate_rows(DATA | {"X": DATA["X"][:, :1]}, agreed())
-    with pytest.raises(InputError, match=r"fewer than the minimum of 1000: .* Nothing was written"):
+    with pytest.raises(
+        InputError, match=r"fewer than the minimum of 1000: .* Nothing was written"
+    ):
         aggregate_rows(DATA, agreed(width=2.0), min_count=1000)
 
 
@@ -452,11 +491,18 @@ def test_a_source_is_asked_for_names_that_its_chunks_do_not_say():
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
-@pytest.mark.parametrize("estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)])
+@pytest.mark.parametrize(
+    "estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)]
+)
 @pytest.mark.parametrize("column", ["X", "y", "sample_weight", "order"])
-def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column, limits):
+def test_a_source_that_gives_other_rows_when_read_again_is_refused(
+    estimator, column, limits
+):
     """One number of one row outside of most samples is enough, and so is another order of rows."""
-    data = {k: np.asarray(v) for k, v in dict(campaign_problem().draw(200, random_state=0)).items()}
+    data = {
+        k: np.asarray(v)
+        for k, v in dict(campaign_problem().draw(200, random_state=0)).items()
+    }
     data["sample_weight"] = np.ones(len(data["y"]))
     limits("estimators.uplift", SAMPLE_ROWS=100)
     reads = []
@@ -467,11 +513,16 @@ def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, co
         if column == "y":
             rows["y"][0] = (rows["y"][0] + len(reads) // 2) % 2
         elif column == "order":
-            rows = {name: np.roll(values, len(reads), axis=0) for name, values in rows.items()}
+            rows = {
+                name: np.roll(values, len(reads), axis=0)
+                for name, values in rows.items()
+            }
         else:
             rows[column][0] += 0.001 * len(reads)
         yield rows
 
-    with pytest.raises(TableError, match="gave other rows, or the same in another order, when"):
+    with pytest.raises(
+        TableError, match="gave other rows, or the same in another order, when"
+    ):
         clone(estimator).fit(SeparateLabels.from_chunks(source))
     assert len(reads) > 1

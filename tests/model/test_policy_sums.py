@@ -51,7 +51,9 @@ def test_sums_of_parts_add_up_to_those_of_all():
     )
     merged = one + two + none
     for name in ("n_rows", "weight", "label", "gram", "square"):
-        assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
+        assert_allclose(
+            getattr(merged, name), getattr(whole, name), rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize(("n", "degrees"), [(4, 1), (20, 3), (400, 5)])

@@ -21,7 +21,9 @@ def draw(seed, *, n_target=0, weighted=False, names=("A", "B")):
     kinds = [kind for kind in ("outcome", "treatment") for _ in names]
     kind = np.repeat([*kinds, "target"], [*sizes, n_target])
     nobody = [""] * (n_target > 0)
-    population = np.repeat([*names, *names, *nobody], [*sizes, *[n_target] * (n_target > 0)])
+    population = np.repeat(
+        [*names, *names, *nobody], [*sizes, *[n_target] * (n_target > 0)]
+    )
     n = len(kind)
     y = np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n))
     y[kind == "target"] = np.nan
@@ -40,7 +42,9 @@ def test_labels_are_in_the_coding_of_the_paper():
     fields = draw(0)
     rows = label_rows(**fields)
     treatment = rows.of_kind("treatment")
-    assert_array_equal(rows.label[treatment], 2.0 * fields["treatment"][treatment] - 1.0)
+    assert_array_equal(
+        rows.label[treatment], 2.0 * fields["treatment"][treatment] - 1.0
+    )
     outcome = rows.of_kind("outcome")
     assert_array_equal(rows.label[outcome], fields["y"][outcome])
     assert rows.names == ["A", "B"]
@@ -57,15 +61,22 @@ def test_cells_are_kinds_and_populations_in_one_also_of_some_rows(seed, weighted
     for found, at in ((rows, slice(None)), (rows.take(some), some)):
         kinds = np.where(np.isnan(fields["y"]), "treatment", "outcome")
         assert_array_equal(found.kind, kinds[at])
-        assert_array_equal(np.array(found.names)[found.population], fields["population"][at])
-        assert_array_equal(found.cell, 2 * (found.kind == "treatment") + found.population)
+        assert_array_equal(
+            np.array(found.names)[found.population], fields["population"][at]
+        )
+        assert_array_equal(
+            found.cell, 2 * (found.kind == "treatment") + found.population
+        )
         for c, where in enumerate(found.all_cells()):
             assert_array_equal(where, np.flatnonzero(found.cell == c))
 
 
 def test_populations_beyond_the_reach_of_a_byte_are_told_apart():
     names = [f"p{k:03}" for k in range(200)]
-    kind, population = np.repeat(["outcome", "treatment"], 400), np.tile(np.repeat(names, 2), 2)
+    kind, population = (
+        np.repeat(["outcome", "treatment"], 400),
+        np.tile(np.repeat(names, 2), 2),
+    )
     rows = label_rows(
         np.zeros((800, 1)),
         **separate_labels(np.arange(800) % 2, kind),
@@ -81,7 +92,9 @@ def test_outcomes_of_two_values_become_minus_and_plus_one():
     outcome = ~np.isnan(fields["y"])
     fields["y"][outcome] = np.where(fields["y"][outcome] > 0, 30.0, 10.0)
     rows = label_rows(**fields)
-    assert_array_equal(rows.label[outcome], np.where(fields["y"][outcome] > 20, 1.0, -1.0))
+    assert_array_equal(
+        rows.label[outcome], np.where(fields["y"][outcome] > 20, 1.0, -1.0)
+    )
     assert (rows.coding.scale, rows.coding.offset) == (10.0, 20.0)
 
 
@@ -147,7 +160,9 @@ def test_of_three_populations_every_cell_counts_a_third(seed, weighted):
 
 def test_one_population_is_refused():
     one = draw(0, names=("A",))
-    with pytest.raises(LabelError, match=r"found 1: 'A' in .* cannot be identified from one"):
+    with pytest.raises(
+        LabelError, match=r"found 1: 'A' in .* cannot be identified from one"
+    ):
         label_rows(**one)
 
 

@@ -19,14 +19,18 @@ from unjoined.model.minmax import (
 def make_system(seed, p_f=4, p_g=5):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(p_g, p_g))
-    return MinMaxSystem(rng.normal(size=(p_f, p_g)), rng.normal(size=p_g), root @ root.T)
+    return MinMaxSystem(
+        rng.normal(size=(p_f, p_g)), rng.normal(size=p_g), root @ root.T
+    )
 
 
 def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
     """Against a general optimiser over critics, for every fold and pair of ridges."""
     folds = [(make_system(2 * j), make_system(2 * j + 1)) for j in range(3)]
     C = make_system(9).C
-    score, alphas = score_ridges(folds, C, ridges_f=[0.01, 1.0], ridges_g=[0.1, 0.5, 2.0])
+    score, alphas = score_ridges(
+        folds, C, ridges_f=[0.01, 1.0], ridges_g=[0.1, 0.5, 2.0]
+    )
     assert score.shape == (3, 3, 2)
     for j, (rest, held) in enumerate(folds):
         for g, ridge_g in enumerate([0.1, 0.5, 2.0]):
@@ -47,9 +51,13 @@ def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
 
 
 def test_scores_do_not_depend_on_threads_to_the_bit():
-    folds = [(make_system(2 * j, 30, 30), make_system(2 * j + 1, 30, 30)) for j in range(3)]
+    folds = [
+        (make_system(2 * j, 30, 30), make_system(2 * j + 1, 30, 30)) for j in range(3)
+    ]
     options = {"ridges_f": RIDGES_F, "ridges_g": RIDGES_G}
-    one, two = (score_ridges(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2))
+    one, two = (
+        score_ridges(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2)
+    )
     for with_one, with_two in zip(one, two, strict=True):
         assert_array_equal(with_two, with_one)
 
@@ -71,7 +79,9 @@ def test_the_middle_of_what_folds_cannot_tell_from_the_best_is_chosen():
     behind[:, :, 4] = 0.0
     noise = rng.normal(size=(5, 1, 11))
     noise -= noise.mean(axis=0)
-    common = rng.normal(scale=100.0, size=(5, 1, 1))  # which folds share, and pairing removes
+    common = rng.normal(
+        scale=100.0, size=(5, 1, 1)
+    )  # which folds share, and pairing removes
     mean, error, chosen = choose_ridges(behind + 0.1 * noise + common)
     assert chosen == (0, 5)
     assert error[0, 4] == 0.0
@@ -114,7 +124,9 @@ def test_rounding_does_not_turn_the_sign_of_what_is_divided_by():
     """Eigenvalues that should be zero come out as a little less; the ridge drowns in them."""
     v = np.random.default_rng(0).standard_normal(30) * 1e4
     system = MinMaxSystem(np.outer(v, v) / 1e4, v, np.eye(30))
-    _, alphas = score_ridges([(system, system)], np.eye(30), ridges_f=[1e-9], ridges_g=[1e-9])
+    _, alphas = score_ridges(
+        [(system, system)], np.eye(30), ridges_f=[1e-9], ridges_g=[1e-9]
+    )
     alpha = alphas[0, 0, 0]
     assert np.isfinite(alpha).all()
     np.testing.assert_allclose(system.A.T @ alpha, 2.0 * v, rtol=1e-5)
@@ -122,7 +134,9 @@ def test_rounding_does_not_turn_the_sign_of_what_is_divided_by():
 
 def test_one_function_needs_no_reflection():
     system = MinMaxSystem(np.array([[2.0]]), np.array([3.0]), np.array([[4.0]]))
-    _, alphas = score_ridges([(system, system)], system.C, ridges_f=[0.5, 2.0], ridges_g=[1.0])
+    _, alphas = score_ridges(
+        [(system, system)], system.C, ridges_f=[0.5, 2.0], ridges_g=[1.0]
+    )
     # min over a of (2 a - 6)^2 / (4 + 1) + f a^2
     expected = [(2.0 * 6.0 / 5.0) / (4.0 / 5.0 + f) for f in (0.5, 2.0)]
     np.testing.assert_allclose(alphas[0, 0, :, 0], expected, rtol=1e-12)

@@ -39,7 +39,10 @@ def problem(mean_a=0.5, mean_b=-0.5):
     return SimulatedProblem(
         features={"A": law(mean_a), "B": law(mean_b)},
         target_features=law(0.0),
-        policies={"A": lambda X: np.full(len(X), 0.8), "B": lambda X: np.full(len(X), 0.3)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.8),
+            "B": lambda X: np.full(len(X), 0.3),
+        },
         outcome=lambda X, treated, rng: X[:, 0] + treated + rng.standard_normal(len(X)),
         outcome_mean=lambda X, treated: X[:, 0] + treated,
     )
@@ -52,7 +55,9 @@ def draw(n=SIZES, n_target=80, seed=0, **means):
 
 
 def weigh(rows, target, shift="classifier", *, clip=None, seed=0, **options):
-    return weigh_shift(rows, target, shift, clip=clip, rng=np.random.RandomState(seed), **options)
+    return weigh_shift(
+        rows, target, shift, clip=clip, rng=np.random.RandomState(seed), **options
+    )
 
 
 METHODS = pytest.mark.parametrize("shift", ["classifier", LogisticRegression()])
@@ -89,14 +94,18 @@ def test_a_classifier_that_sees_no_difference_leaves_all_weights_at_one():
     for at in (None, target):
         weighted, report = weigh(rows, at, DummyClassifier(strategy="prior"))
         assert_allclose(weighted.weight, 1.0, rtol=1e-12)
-        assert all(cell.effective_size == pytest.approx(cell.n_rows) for cell in report.cells)
+        assert all(
+            cell.effective_size == pytest.approx(cell.n_rows) for cell in report.cells
+        )
 
 
 def test_known_ratios_of_one_change_no_bit():
     """Known ratios are given as sample_weight; ones are what stands there without them."""
     data = problem().draw(50, random_state=0)
     plain, given = (label_rows(**data, sample_weight=w) for w in (None, np.ones(200)))
-    one, other = (assemble(accumulate(LinearBasis(1), 2, rows)) for rows in (plain, given))
+    one, other = (
+        assemble(accumulate(LinearBasis(1), 2, rows)) for rows in (plain, given)
+    )
     for name in ("A", "b", "C"):
         assert_array_equal(getattr(one, name), getattr(other, name))
 
@@ -116,7 +125,9 @@ class Known(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         propensity = np.where(X[:, 0] > 0.0, self.odds, 1.0 / self.odds)
-        return np.column_stack([propensity, np.ones(len(X))]) / (1.0 + propensity)[:, None]
+        return (
+            np.column_stack([propensity, np.ones(len(X))]) / (1.0 + propensity)[:, None]
+        )
 
 
 def ratios_of(rows, target, odds):
@@ -125,7 +136,9 @@ def ratios_of(rows, target, odds):
     for cell in CELLS:
         at = rows.at(*cell)
         pooled = np.concatenate([target, rows.X[at]])
-        middle = np.average(pooled[:, 0], weights=np.r_[np.ones(len(target)), rows.weight[at]])
+        middle = np.average(
+            pooled[:, 0], weights=np.r_[np.ones(len(target)), rows.weight[at]]
+        )
         raw = np.where(rows.X[at, 0] > middle, odds, 1.0 / odds)
         ratio[at] = raw / np.average(raw, weights=rows.weight[at])
     return ratio
@@ -136,7 +149,9 @@ def test_weights_are_multiplied_by_ratios_of_mean_one():
     weighted, report = weigh(rows, target, Known(3.0))
     assert_allclose(weighted.weight, ratios_of(rows, target, 3.0), rtol=1e-12)
     for cell, reported in zip(CELLS, report.cells, strict=True):
-        assert reported.largest_weight == pytest.approx(weighted.weight[rows.at(*cell)].max())
+        assert reported.largest_weight == pytest.approx(
+            weighted.weight[rows.at(*cell)].max()
+        )
 
 
 def test_row_weights_stay_part_of_the_data():
@@ -146,7 +161,9 @@ def test_row_weights_stay_part_of_the_data():
     target = np.asarray(data.X)[np.asarray(data.kind) == "target"]
     rows = label_rows(**data, sample_weight=weight)
     weighted, _ = weigh(rows, target, Known(3.0))
-    assert_allclose(weighted.weight, rows.weight * ratios_of(rows, target, 3.0), rtol=1e-12)
+    assert_allclose(
+        weighted.weight, rows.weight * ratios_of(rows, target, 3.0), rtol=1e-12
+    )
 
 
 def test_weights_of_target_rows_move_the_target():
@@ -172,7 +189,9 @@ def test_after_weighting_the_cells_have_the_targets_mean(shift, pooled):
         at = weighted.at(*cell)
         share = weighted.weight[at] / weighted.weight[at].sum()
         x = weighted.X[at, 0]
-        error = np.hypot(np.sqrt(share**2 @ (x - share @ x) ** 2), aim.std() / np.sqrt(len(aim)))
+        error = np.hypot(
+            np.sqrt(share**2 @ (x - share @ x) ** 2), aim.std() / np.sqrt(len(aim))
+        )
         assert abs(share @ x - aim.mean()) < 5.0 * error
         assert abs(rows.X[rows.at(*cell), 0].mean() - aim.mean()) > 5.0 * error
 
@@ -184,7 +203,9 @@ def test_after_weighting_the_cells_have_the_targets_mean(shift, pooled):
 @TARGETS
 def test_the_same_seed_gives_the_same_bits(shift, pooled):
     rows, target = draw()
-    one, other = (weigh(rows, None if pooled else target, shift, seed=5)[0] for _ in range(2))
+    one, other = (
+        weigh(rows, None if pooled else target, shift, seed=5)[0] for _ in range(2)
+    )
     assert_array_equal(one.weight, other.weight)
 
 
@@ -198,9 +219,13 @@ def test_the_order_of_rows_does_not_matter(shift, pooled):
         columns = {name: np.asarray(column)[order] for name, column in data.items()}
         target = columns["X"][columns["population"] == ""]
         weighted, _ = weigh(label_rows(**columns), None if pooled else target, shift)
-        weights.append(dict(zip(weighted.X[:, 0].tolist(), weighted.weight, strict=True)))
+        weights.append(
+            dict(zip(weighted.X[:, 0].tolist(), weighted.weight, strict=True))
+        )
     assert weights[0].keys() == weights[1].keys()
-    assert_allclose([weights[1][x] for x in weights[0]], list(weights[0].values()), rtol=1e-10)
+    assert_allclose(
+        [weights[1][x] for x in weights[0]], list(weights[0].values()), rtol=1e-10
+    )
 
 
 # --- the report -----------------------------------------------------------------------------
@@ -257,7 +282,9 @@ def test_coverage_tells_how_much_of_the_target_the_cell_has_seen():
     n = 400
     rows = label_rows(
         rng.randint(0, 2, (4 * n, 1)).astype(float),
-        **separate_labels(rng.randint(0, 2, 4 * n), np.repeat(["outcome", "treatment"], 2 * n)),
+        **separate_labels(
+            rng.randint(0, 2, 4 * n), np.repeat(["outcome", "treatment"], 2 * n)
+        ),
         population=np.tile(["A", "B"], 2 * n),
     )
     stump = DecisionTreeClassifier(max_depth=1)
@@ -322,7 +349,8 @@ def test_populations_without_overlap_are_refused_by_name(shift):
 def test_a_target_without_overlap_is_refused_by_name(shift):
     rows, target = draw(mean_b=30.0)
     with pytest.raises(
-        InputError, match=r"no overlap: the outcome rows of population 'B' .* the target rows"
+        InputError,
+        match=r"no overlap: the outcome rows of population 'B' .* the target rows",
     ):
         weigh(rows, target, shift)
 
@@ -343,7 +371,9 @@ def test_infinite_ratios_need_a_cap():
 
 @pytest.mark.parametrize("shift", [3, LogisticRegression, "kmm"])
 def test_a_shift_that_is_no_classifier_is_refused(shift):
-    with pytest.raises(InputError, match=r"shift must be 'classifier' or .*sample_weight"):
+    with pytest.raises(
+        InputError, match=r"shift must be 'classifier' or .*sample_weight"
+    ):
         weigh(*draw(), shift)
 
 
@@ -370,7 +400,8 @@ def test_a_cap_that_makes_no_sense_is_refused(clip, message):
 def test_single_rows_cannot_be_compared():
     rows, target = draw(n={**SIZES, ("treatment", "A"): 1})
     with pytest.raises(
-        InputError, match=r"the treatment rows of population 'A' number 1\. Give more rows"
+        InputError,
+        match=r"the treatment rows of population 'A' number 1\. Give more rows",
     ):
         weigh(rows, target)
     with pytest.raises(InputError, match="the target rows number 1"):

@@ -30,7 +30,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*as if it had been copied"),  # it was
 ]
 # Shrunk so much that critics reach the bounds of every loss that has some.
-FIXED = {"center": False, "ridge_f": 1.0, "ridge_g": 1e-3, "n_jobs": 1, "random_state": 0}
+FIXED = {
+    "center": False,
+    "ridge_f": 1.0,
+    "ridge_g": 1e-3,
+    "n_jobs": 1,
+    "random_state": 0,
+}
 
 
 def skewed(n=240):
@@ -71,7 +77,9 @@ def test_mostly_equal_outcomes_have_a_weighted_spread_too(loss):
     data["y"] = np.where(at & (np.arange(len(at)) % 8 > 2), 0.0, data["y"])
     model = uj.MinMaxUplift(basis="linear", loss=loss, **FIXED)
     expected = model.fit(**repeated(data, weight)).loss_.spread
-    assert model.fit(**data, sample_weight=weight).loss_.spread == pytest.approx(expected, rel=1e-9)
+    assert model.fit(**data, sample_weight=weight).loss_.spread == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_bounds_take_a_weight_for_as_many_rows():

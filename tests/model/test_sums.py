@@ -36,7 +36,9 @@ WEIGHTS = {
 def plain_sums(phi, label, weight, *, cross=True):
     """Sums of rows that are their own basis values; those of treatments have cross products."""
     cell = np.full(len(phi), 2 if cross else 0, dtype=np.uint8)
-    rows = LabelledRows(phi, label, cell, weight, ["A", "B"], coding=None)  # labels are added as is
+    rows = LabelledRows(
+        phi, label, cell, weight, ["A", "B"], coding=None
+    )  # labels are added as is
     sums = accumulate(lambda X: X, phi.shape[1], rows)
     return sums.total("treatment" if cross else "outcome", 0)
 
@@ -44,7 +46,11 @@ def plain_sums(phi, label, weight, *, cross=True):
 def draw_rows(seed, n=N, *, labels="real", weights="real"):
     """Return basis values, labels and weights that cannot be written to."""
     rng = np.random.default_rng(seed)
-    drawn = rng.standard_normal((n, P)), LABELS[labels](rng, n), WEIGHTS[weights](rng, n)
+    drawn = (
+        rng.standard_normal((n, P)),
+        LABELS[labels](rng, n),
+        WEIGHTS[weights](rng, n),
+    )
     for array in drawn:
         array.setflags(write=False)
     return drawn
@@ -80,7 +86,9 @@ def test_sums_are_the_textbook_sums(labels, weights):
         linear += r * y * x
         gram += r * np.outer(x, x)
     square = float(sum(r**2 for r in weight))
-    assert_close(sums_of(rows), MomentSums(N, float(sum(weight)), square, linear, gram, cross))
+    assert_close(
+        sums_of(rows), MomentSums(N, float(sum(weight)), square, linear, gram, cross)
+    )
 
 
 def test_without_the_cross_product_only_that_is_missing():
@@ -135,7 +143,9 @@ def test_whole_weights_equal_repeated_rows(seed, labels):
     )
     # What rows of equal weight would do, other weights do not: these are fewer effective rows.
     assert weighted.effective_rows <= N
-    assert_close(weighted, replace(repeated, n_rows=N, weight_square=float(times @ times)))
+    assert_close(
+        weighted, replace(repeated, n_rows=N, weight_square=float(times @ times))
+    )
 
 
 @pytest.mark.parametrize("cross", [True, False])

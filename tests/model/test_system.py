@@ -30,7 +30,9 @@ def draw(seed, sizes):
     rng = np.random.default_rng(seed)
     kind = np.repeat([cell[0] for cell in CELLS], sizes)
     y = np.where(
-        kind == "outcome", rng.standard_normal(len(kind)), rng.choice([-1.0, 1.0], len(kind))
+        kind == "outcome",
+        rng.standard_normal(len(kind)),
+        rng.choice([-1.0, 1.0], len(kind)),
     )
     return {
         "X": rng.standard_normal((len(kind), P - 1)),
@@ -68,7 +70,9 @@ def assert_system(system, expected):
 
 @QUICK
 @given(SEEDS, st.integers(3, 15), st.integers(3, 15))
-def test_cells_of_equal_sizes_give_the_formulas_of_section_4_2(seed, n_outcome, n_treatment):
+def test_cells_of_equal_sizes_give_the_formulas_of_section_4_2(
+    seed, n_outcome, n_treatment
+):
     """Outcome and treatment tables may differ in size; the populations do not."""
     fields = draw(seed, [n_outcome, n_outcome, n_treatment, n_treatment])
     assert_system(system_of(fields), by_the_paper(fields, unequal=False))
@@ -87,7 +91,9 @@ def test_repeating_all_rows_of_one_cell_changes_nothing(seed, sizes, cell, times
     fields = draw(seed, sizes)
     kind, k = CELLS[cell]
     repeats = np.where((kinds(fields) == kind) & (fields["population"] == k), times, 1)
-    repeated = {name: np.repeat(values, repeats, axis=0) for name, values in fields.items()}
+    repeated = {
+        name: np.repeat(values, repeats, axis=0) for name, values in fields.items()
+    }
     system = system_of(fields)
     assert_system(system_of(repeated), (system.A, system.b, system.C))
 
@@ -97,7 +103,9 @@ def test_repeating_all_rows_of_one_cell_changes_nothing(seed, sizes, cell, times
 def test_whole_weights_equal_repeated_rows(seed, sizes):
     fields = draw(seed, sizes)
     weight = np.random.default_rng(seed).integers(1, 4, len(fields["y"]))
-    repeated = {name: np.repeat(values, weight, axis=0) for name, values in fields.items()}
+    repeated = {
+        name: np.repeat(values, weight, axis=0) for name, values in fields.items()
+    }
     system = system_of({**fields, "sample_weight": weight})
     assert_system(system, by_the_paper(repeated, unequal=True))
 
@@ -107,9 +115,13 @@ def test_whole_weights_equal_repeated_rows(seed, sizes):
 def test_the_weight_of_a_whole_cell_does_not_matter(seed, sizes, factor, cell):
     fields = draw(seed, sizes)
     kind, k = CELLS[cell]
-    weight = np.where((kinds(fields) == kind) & (fields["population"] == k), factor, 1.0)
+    weight = np.where(
+        (kinds(fields) == kind) & (fields["population"] == k), factor, 1.0
+    )
     system = system_of(fields)
-    assert_system(system_of({**fields, "sample_weight": weight}), (system.A, system.b, system.C))
+    assert_system(
+        system_of({**fields, "sample_weight": weight}), (system.A, system.b, system.C)
+    )
 
 
 @QUICK

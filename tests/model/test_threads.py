@@ -13,12 +13,16 @@ from unjoined.errors import InputError
 
 
 def blas_threads():
-    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+    return {
+        lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"
+    }
 
 
 @pytest.mark.parametrize("n_jobs", [None, 1, 3, -1])
 def test_results_come_in_the_order_of_the_tasks(n_jobs):
-    assert list(over_pieces(lambda i: i**2, range(20), n_jobs)) == [i**2 for i in range(20)]
+    assert list(over_pieces(lambda i: i**2, range(20), n_jobs)) == [
+        i**2 for i in range(20)
+    ]
     assert list(over_pieces(lambda i: i**2, [], n_jobs)) == []
 
 
@@ -32,7 +36,10 @@ def two_threads():
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.usefixtures("two_threads")
 def test_blas_runs_on_one_thread_inside_and_as_before_afterwards(n_jobs):
-    assert all(found == {1} for found in over_pieces(lambda _: blas_threads(), range(3), n_jobs))
+    assert all(
+        found == {1}
+        for found in over_pieces(lambda _: blas_threads(), range(3), n_jobs)
+    )
     assert blas_threads() == {2}
 
 
@@ -82,7 +89,9 @@ def test_scratch_begins_with_a_cache_line(n):
 def test_threads_are_counted_as_scikit_learn_counts_jobs(monkeypatch, affinity):
     """Cores are those this process may use, where the system tells."""
     if affinity:
-        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+        monkeypatch.setattr(
+            os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False
+        )
     else:
         monkeypatch.delattr(os, "sched_getaffinity", raising=False)
         monkeypatch.setattr(os, "cpu_count", lambda: 3)
@@ -97,7 +106,9 @@ def test_a_machine_that_does_not_count_its_cores_has_one(monkeypatch):
 
 
 def test_no_threads_are_refused():
-    with pytest.raises(InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"):
+    with pytest.raises(
+        InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"
+    ):
         list(over_pieces(abs, range(2), 0))
 
 

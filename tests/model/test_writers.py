@@ -41,7 +41,10 @@ def test_values_are_written_chunk_by_chunk_into_arrays_that_are_given(name):
     expected = basis(SCALING(X))
     for given in (ScaledBasis(basis, SCALING), lambda rows: basis(SCALING(rows))):
         found = basis_writer(given, X, basis.size)
-        columns, values = np.full((found.width, 40), np.nan), np.full((40, basis.size), np.nan)
+        columns, values = (
+            np.full((found.width, 40), np.nan),
+            np.full((40, basis.size), np.nan),
+        )
         found.prepare(X, columns)
         for chunk in (slice(0, 13), slice(13, 40)):
             found.write(columns[:, chunk], values[chunk])

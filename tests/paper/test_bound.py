@@ -36,7 +36,10 @@ def make_problem(noise=None):
 
     return SimulatedProblem(
         features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 1)),
-        policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.9),
+            "B": lambda X: np.full(len(X), 0.1),
+        },
         outcome=outcome,
         outcome_mean=mean,
     )
@@ -146,7 +149,9 @@ def test_the_fit_is_the_saddle_point_over_balls_of_its_own_norms(data, basis):
 
 
 def test_no_critic_in_the_ball_beats_the_empirical_maximum(data, model):
-    radius = float(np.linalg.norm(model.critic_coef_)) / 2.0  # binds: the fit uses all of its own
+    radius = (
+        float(np.linalg.norm(model.critic_coef_)) / 2.0
+    )  # binds: the fit uses all of its own
     found = error_bound(model, data, min_gap=0.8, critic_radius=radius)
     rng = np.random.default_rng(0)
     f = model.predict(data.X)
@@ -161,7 +166,9 @@ def test_no_critic_in_the_ball_beats_the_empirical_maximum(data, model):
 # The constants --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("z", "f", "g"), [(1.0, 2.0, 0.5), (0.5, 0.3, 4.0), (3.0, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("z", "f", "g"), [(1.0, 2.0, 0.5), (0.5, 0.3, 4.0), (3.0, 1.0, 1.0)]
+)
 def test_suprema_of_the_summands_are_reached_and_not_exceeded(z, f, g):
     """|4 z g + g^2/2| and |2 w f g - g^2/2| over the corners and a grid inside."""
     zs, fs, gs = (np.linspace(-m, m, 41) for m in (z, f, g))
@@ -246,7 +253,9 @@ def test_one_row_moves_the_supremum_by_twice_the_bound_over_n_at_most(seed):
     h = -4.0 * labels * g - g**2 / 2.0
     truth = rng.standard_normal(6)
     one, other = [0, 1, 2, 3, 4], [0, 1, 2, 3, 5]
-    change = (truth - h[:, one].mean(axis=1)).max() - (truth - h[:, other].mean(axis=1)).max()
+    change = (truth - h[:, one].mean(axis=1)).max() - (
+        truth - h[:, other].mean(axis=1)
+    ).max()
     assert abs(change) <= 2.0 * m_z / 5 + 1e-12
 
 
@@ -294,7 +303,9 @@ def test_the_bound_is_the_sum_of_its_parts(data, model):
     deviation = math.sqrt(2 * math.log(10) * (m_z**2 + m_w**2) / n)
     assert found.complexity == pytest.approx(complexity)
     assert found.deviation == pytest.approx(deviation)
-    assert found.bound == pytest.approx((found.empirical + complexity + deviation + 0.01) / 0.64)
+    assert found.bound == pytest.approx(
+        (found.empirical + complexity + deviation + 0.01) / 0.64
+    )
     assert found.min_gap_is_given
     assert found.basis_norm_is_exact
     assert found.outcome_bound == 0.5  # a 0/1 outcome is -1/+1 inside, half a unit each
@@ -309,7 +320,9 @@ def test_the_bound_is_the_sum_of_its_parts(data, model):
 
 def test_rate_bound_is_theorem_3_with_both_directions(data, model):
     found = error_bound(model, data, min_gap=0.8, delta=0.1, critic_error=0.02)
-    again = error_bound(model, data, min_gap=0.8, delta=0.05)  # half of it for each direction
+    again = error_bound(
+        model, data, min_gap=0.8, delta=0.05
+    )  # half of it for each direction
     e = again.complexity + again.deviation
     gap = found.optimization_gap
     assert found.rate_bound() == pytest.approx((2 * e + gap + 0.02) / 0.64)
@@ -319,7 +332,9 @@ def test_rate_bound_is_theorem_3_with_both_directions(data, model):
 
 
 def test_smaller_delta_and_smaller_gap_give_larger_bounds(data, model):
-    bounds = [error_bound(model, data, min_gap=0.8, delta=d).bound for d in (0.5, 0.05, 0.001)]
+    bounds = [
+        error_bound(model, data, min_gap=0.8, delta=d).bound for d in (0.5, 0.05, 0.001)
+    ]
     assert bounds == sorted(bounds)
     wide, narrow = (error_bound(model, data, min_gap=w).bound for w in (0.8, 0.4))
     assert narrow == pytest.approx(4.0 * wide)
@@ -328,7 +343,9 @@ def test_smaller_delta_and_smaller_gap_give_larger_bounds(data, model):
 @pytest.mark.parametrize("noise", [None, 0.3])
 def test_bound_has_squared_outcome_units(noise):
     data = make_problem(noise).draw(100, random_state=1)
-    shift = 30.0 if noise is None else 0.0  # two values may be any two; a real outcome scales
+    shift = (
+        30.0 if noise is None else 0.0
+    )  # two values may be any two; a real outcome scales
     y = np.where(data.kind == "outcome", 5.0 * data.y + shift, data.y)
     other = SeparateLabels(**{**dict(data), "y": y})
     bounds = [
@@ -340,7 +357,9 @@ def test_bound_has_squared_outcome_units(noise):
         for rows in (data, other)
     ]
     assert bounds[1].bound == pytest.approx(25.0 * bounds[0].bound, rel=1e-8)
-    assert bounds[1].uplift_radius == pytest.approx(5.0 * bounds[0].uplift_radius, rel=1e-8)
+    assert bounds[1].uplift_radius == pytest.approx(
+        5.0 * bounds[0].uplift_radius, rel=1e-8
+    )
     assert bounds[1].outcome_bound == pytest.approx(5.0 * bounds[0].outcome_bound)
 
 
@@ -361,7 +380,8 @@ def test_unequal_tables_count_by_their_effective_size(model):
 def test_weights_count_by_their_ratios_alone(data, model):
     weight = np.random.default_rng(0).uniform(0.5, 2.0, data.n_rows)
     one, three = (
-        error_bound(model, {**data, "sample_weight": c * weight}, min_gap=0.8) for c in (1, 3)
+        error_bound(model, {**data, "sample_weight": c * weight}, min_gap=0.8)
+        for c in (1, 3)
     )
     assert one.bound == pytest.approx(three.bound)
     assert one.n_outcome < 400
@@ -390,7 +410,9 @@ def test_a_large_fitted_critic_widens_its_ball(data, model):
 def test_basis_norms_are_never_exceeded():
     X = np.random.default_rng(0).standard_normal((2000, 1)) * 3.0
     gaussian = GaussianBasis(np.zeros((4, 1)), width=1.0)
-    assert np.linalg.norm(gaussian(np.zeros((1, 1)))) == pytest.approx(math.sqrt(4))  # reached
+    assert np.linalg.norm(gaussian(np.zeros((1, 1)))) == pytest.approx(
+        math.sqrt(4)
+    )  # reached
     rng = np.random.default_rng(1)
     fourier = FourierBasis(rng.standard_normal((1, 20)), rng.uniform(0, 2 * np.pi, 20))
     assert np.linalg.norm(fourier(X), axis=1).max() <= math.sqrt(2.0)
@@ -398,7 +420,11 @@ def test_basis_norms_are_never_exceeded():
 
 @pytest.mark.parametrize(
     ("basis", "norm", "exact"),
-    [("gaussian", math.sqrt(30), True), ("fourier", math.sqrt(2), True), ("linear", None, False)],
+    [
+        ("gaussian", math.sqrt(30), True),
+        ("fourier", math.sqrt(2), True),
+        ("linear", None, False),
+    ],
 )
 def test_basis_norm_is_known_for_bounded_functions_and_looked_up_for_others(
     data, basis, norm, exact
@@ -406,7 +432,9 @@ def test_basis_norm_is_known_for_bounded_functions_and_looked_up_for_others(
     model = MinMaxUplift(basis=basis, n_centers=30, random_state=0).fit(**data)
     found = error_bound(model, data, min_gap=0.8)
     if norm is None:
-        norm = np.linalg.norm(model.basis_(model.scaling_(np.asarray(data.X))), axis=1).max()
+        norm = np.linalg.norm(
+            model.basis_(model.scaling_(np.asarray(data.X))), axis=1
+        ).max()
     assert found.basis_norm == pytest.approx(norm)
     assert found.basis_norm_is_exact is exact
 
@@ -433,7 +461,9 @@ def test_a_given_outcome_bound_is_used(model):
 def test_target_rows_change_nothing(model):
     with_target = make_problem().draw(100, n_target=50, random_state=4)
     without = with_target.take(with_target.kind != "target")
-    assert error_bound(model, with_target, min_gap=0.8) == error_bound(model, without, min_gap=0.8)
+    assert error_bound(model, with_target, min_gap=0.8) == error_bound(
+        model, without, min_gap=0.8
+    )
 
 
 # Messages -------------------------------------------------------------------------------
@@ -441,7 +471,9 @@ def test_target_rows_change_nothing(model):
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5, np.nan, "5%"])
 def test_delta_must_lie_inside_zero_and_one(data, model, delta):
-    with pytest.raises(InputError, match=r"delta must lie strictly between 0 and 1, got .* 0.05"):
+    with pytest.raises(
+        InputError, match=r"delta must lie strictly between 0 and 1, got .* 0.05"
+    ):
         error_bound(model, data, delta=delta)
 
 
@@ -459,13 +491,17 @@ def test_the_gap_is_at_most_one(data, model):
 def test_policies_that_cross_have_no_bound():
     data = campaign_problem().draw(300, random_state=0)
     model = MinMaxUplift(random_state=0).fit(**data)
-    with pytest.raises(InputError, match="the policies cross: the estimated policy gap runs from"):
+    with pytest.raises(
+        InputError, match="the policies cross: the estimated policy gap runs from"
+    ):
         error_bound(model, data)
 
 
 def test_other_models_are_refused_by_name(data):
     plug_in = PlugInUplift().fit(**data)
-    with pytest.raises(InputError, match=r"linear in its .* PlugInUplift has no coef_, critic"):
+    with pytest.raises(
+        InputError, match=r"linear in its .* PlugInUplift has no coef_, critic"
+    ):
         error_bound(plug_in, data)
     with pytest.raises(InputError, match=r"MinMaxUplift has no coef_, .* Fit it first"):
         error_bound(MinMaxUplift(), data)
@@ -483,12 +519,16 @@ def test_coefficients_must_be_finite_and_not_all_zero(data, model):
     broken.coef_ = np.zeros(2)
     with pytest.raises(InputError, match="all coefficients of the model are 0"):
         error_bound(broken, data, min_gap=0.8)
-    assert error_bound(broken, data, min_gap=0.8, uplift_radius=1.0).uplift_radius == 1.0
+    assert (
+        error_bound(broken, data, min_gap=0.8, uplift_radius=1.0).uplift_radius == 1.0
+    )
 
 
 def test_rows_must_be_finite_and_have_the_columns_of_the_fit(data, model):
     X = np.asarray(data.X).copy()
-    with pytest.raises(InputError, match="X has 2 features, but the model was fitted on 1"):
+    with pytest.raises(
+        InputError, match="X has 2 features, but the model was fitted on 1"
+    ):
         error_bound(model, {**dict(data), "X": np.hstack([X, X])})
     X[3] = np.inf
     with pytest.raises(InputError, match="features of X contain inf in 1 of 800 rows"):
@@ -511,39 +551,57 @@ def test_data_frames_must_have_the_columns_of_the_fit_in_order(data):
 
 
 def test_the_class_must_hold_the_model(data, model):
-    with pytest.raises(InputError, match=r"uplift_radius=0.01 is below the norm of the fitted"):
+    with pytest.raises(
+        InputError, match=r"uplift_radius=0.01 is below the norm of the fitted"
+    ):
         error_bound(model, data, min_gap=0.8, uplift_radius=0.01)
 
 
-@pytest.mark.parametrize("name", ["uplift_radius", "critic_radius", "basis_norm", "outcome_bound"])
+@pytest.mark.parametrize(
+    "name", ["uplift_radius", "critic_radius", "basis_norm", "outcome_bound"]
+)
 def test_given_suprema_must_be_positive(data, model, name):
-    with pytest.raises(InputError, match=f"{name} must be a finite number above 0, got 0.0"):
+    with pytest.raises(
+        InputError, match=f"{name} must be a finite number above 0, got 0.0"
+    ):
         error_bound(model, data, min_gap=0.8, **{name: 0.0})
 
 
 def test_outcomes_must_lie_within_their_bound(data, model):
-    with pytest.raises(InputError, match=r"outcome_bound=0.4 is below the largest .* 0.5 \(of an"):
+    with pytest.raises(
+        InputError, match=r"outcome_bound=0.4 is below the largest .* 0.5 \(of an"
+    ):
         error_bound(model, data, min_gap=0.8, outcome_bound=0.4)
 
 
 def test_approximation_errors_must_not_be_negative(data, model):
-    with pytest.raises(InputError, match="critic_error must be a finite number, 0 or above"):
+    with pytest.raises(
+        InputError, match="critic_error must be a finite number, 0 or above"
+    ):
         error_bound(model, data, min_gap=0.8, critic_error=-1.0)
     found = error_bound(model, data, min_gap=0.8)
-    with pytest.raises(InputError, match="uplift_error must be a finite number, 0 or above"):
+    with pytest.raises(
+        InputError, match="uplift_error must be a finite number, 0 or above"
+    ):
         found.rate_bound(uplift_error=np.nan)
-    with pytest.raises(InputError, match="critic_error must be a finite number, 0 or above"):
+    with pytest.raises(
+        InputError, match="critic_error must be a finite number, 0 or above"
+    ):
         found.rate_bound(critic_error=-1.0)
 
 
 @pytest.mark.parametrize("rows", [[1.0, 2.0], {"X": [[0.0]]}])
 def test_data_must_be_the_arguments_of_fit(model, rows):
-    with pytest.raises(InputError, match="data must be a SeparateLabels, or another mapping"):
+    with pytest.raises(
+        InputError, match="data must be a SeparateLabels, or another mapping"
+    ):
         error_bound(model, rows)
 
 
 def test_a_critic_with_a_basis_of_its_own_is_not_covered(data):
-    model = MinMaxUplift(basis="linear", critic_basis="fourier", random_state=0).fit(**data)
+    model = MinMaxUplift(basis="linear", critic_basis="fourier", random_state=0).fit(
+        **data
+    )
     with pytest.raises(InputError, match="has a critic_basis of its own"):
         error_bound(model, data)
 
@@ -551,7 +609,9 @@ def test_a_critic_with_a_basis_of_its_own_is_not_covered(data):
 def test_a_model_from_disk_has_the_same_bound(data, model, tmp_path):
     """Uplift and critic share one basis object, and must still do so after loading."""
     loaded = load_model(save_model(model, tmp_path / "model.skops"))
-    assert error_bound(loaded, data, min_gap=0.8) == error_bound(model, data, min_gap=0.8)
+    assert error_bound(loaded, data, min_gap=0.8) == error_bound(
+        model, data, min_gap=0.8
+    )
 
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
@@ -582,15 +642,17 @@ def propensity(X, treated):
 PROBLEM = SimulatedProblem(
     features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 1)),
     policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
-    outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < propensity(X, treated)).astype(
-        float
-    ),
+    outcome=lambda X, treated, rng: (
+        rng.random_sample(len(X)) < propensity(X, treated)
+    ).astype(float),
     outcome_mean=propensity,
 )
 
 
 def fit(data, ridge=0.01):
-    model = MinMaxUplift(basis=LinearBasis(1), standardize=False, ridge_f=ridge, ridge_g=ridge)
+    model = MinMaxUplift(
+        basis=LinearBasis(1), standardize=False, ridge_f=ridge, ridge_g=ridge
+    )
     return model.set_params(n_jobs=1).fit(**data)
 
 
@@ -620,7 +682,9 @@ def test_bound_holds_in_every_draw(sizes, same_rows):
     for seed in range(40):
         data = PROBLEM.draw(SIZES[sizes], random_state=seed)
         model = fit(data)
-        rows = data if same_rows else PROBLEM.draw(SIZES[sizes], random_state=1000 + seed)
+        rows = (
+            data if same_rows else PROBLEM.draw(SIZES[sizes], random_state=1000 + seed)
+        )
         found = error_bound(model, rows, delta=0.5, **FIXED_RIDGES)
         assert squared_error(model) <= found.bound
         assert squared_error(model) <= found.rate_bound()
@@ -655,7 +719,10 @@ def largest_excess(data):
     t = 2.0 * data.treatment - 1.0
     A = (phi * (sign * t)[:, None])[treatment].T @ phi[treatment] / n_tilde
     b = phi[outcome].T @ (sign * (y - 0.5))[outcome] / n
-    C = 0.5 * phi[outcome].T @ phi[outcome] / n + 0.5 * phi[treatment].T @ phi[treatment] / n_tilde
+    C = (
+        0.5 * phi[outcome].T @ phi[outcome] / n
+        + 0.5 * phi[treatment].T @ phi[treatment] / n_tilde
+    )
     dA, db, dC = GAP * K - A, GAP / 2.0 * K @ TRUTH - b, K - C
     angle, radius = np.meshgrid(np.linspace(0, 2 * np.pi, 181), np.linspace(0, 1.6, 17))
     beta = (radius * np.array([np.cos(angle), np.sin(angle)])).reshape(2, -1).T
@@ -674,7 +741,9 @@ def test_the_sampling_terms_hold_and_are_not_far_off(n):
     """
     data = PROBLEM.draw(n, random_state=0)
     bound = error_bound(fit(data), data, **FIXED_RIDGES)
-    excess = np.array([largest_excess(PROBLEM.draw(n, random_state=s)) for s in range(200)])
+    excess = np.array(
+        [largest_excess(PROBLEM.draw(n, random_state=s)) for s in range(200)]
+    )
     assert bound.complexity / 4.0 < excess.mean() < bound.complexity
     for delta in (0.5, 0.05):
         terms = sampling_terms(

@@ -32,7 +32,11 @@ def draw(n=40, d=2, seed=0):
 def some_density(seed=0):
     rng = np.random.default_rng(seed)
     return ConditionalDensity(
-        rng.standard_normal((6, 2)), rng.standard_normal(6), rng.uniform(0.1, 1.0, 6), 0.9, 0.4
+        rng.standard_normal((6, 2)),
+        rng.standard_normal(6),
+        rng.uniform(0.1, 1.0, 6),
+        0.9,
+        0.4,
     )
 
 
@@ -62,7 +66,9 @@ def test_the_risk_is_half_the_integrated_square_less_the_density_at_the_rows():
     p, (X, y, weight) = some_density(), draw(7)
     total = 0.0
     for x, value, w in zip(X, y, weight, strict=True):
-        square = quad(lambda v, x=x: p(x[None], np.array([v]))[0, 0] ** 2, -5, 5, limit=200)[0]
+        square = quad(
+            lambda v, x=x: p(x[None], np.array([v]))[0, 0] ** 2, -5, 5, limit=200
+        )[0]
         total += w * (0.5 * square - p(x[None], np.array([value]))[0, 0])
     assert_allclose(p.risk(X, y, weight), total / weight.sum(), rtol=1e-6)
 
@@ -76,7 +82,9 @@ def textbook_lscde(X, y, weight, centers, values, width_x, width_y, ridge):
     grid = np.linspace(y.min() - 5 * width_y, y.max() + 5 * width_y, 2001)
 
     def phi(x, v):
-        return np.exp(-((x - centers) ** 2).sum(1) / width_x**2 - (v - values) ** 2 / width_y**2)
+        return np.exp(
+            -((x - centers) ** 2).sum(1) / width_x**2 - (v - values) ** 2 / width_y**2
+        )
 
     H, h = np.zeros((c, c)), np.zeros(c)
     for x, value, w in zip(X, y, weight / weight.sum(), strict=True):
@@ -132,14 +140,18 @@ def test_search_averages_the_held_out_risks():
     for v in range(3):
         kept, held = fold != v, fold == v
         p = fit_densities(X[kept], y[kept], weight[kept], 8, 1.0, 0.6, ridges)[1]
-        expected += p.risk(X[held], y[held], weight[held]) * weight[held].sum() / weight.sum()
+        expected += (
+            p.risk(X[held], y[held], weight[held]) * weight[held].sum() / weight.sum()
+        )
     assert_allclose(search.risks[1, 1, 1], expected, rtol=1e-12)
 
 
 def test_the_best_candidate_is_the_one_of_least_risk():
     risks = np.zeros((2, 2, 3))
     risks[1, 0, 2] = -1.0
-    search = DensitySearch(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.arange(3.0), risks)
+    search = DensitySearch(
+        np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.arange(3.0), risks
+    )
     assert search.best == (2.0, 3.0, 2.0)
 
 
@@ -165,7 +177,9 @@ def test_unmixing_undoes_mixing(laws, e_1, e_2):
     q_1, q_2 = (e[:, None] * treated + (1 - e)[:, None] * untreated for e in (e_1, e_2))
     found = unmix(q_1, q_2, e_1, e_2, min_gap=0.05)
     for law in found[:2]:
-        assert_allclose(law.sum(axis=1), 1.0, atol=1e-12)  # also where the guard stepped in
+        assert_allclose(
+            law.sum(axis=1), 1.0, atol=1e-12
+        )  # also where the guard stepped in
     if abs(e_1[0] - e_2[0]) >= 0.05:
         assert not found[2].any()
         assert_allclose(found[0], treated, atol=1e-12)
@@ -248,7 +262,9 @@ def test_uplift_is_the_difference_of_the_means():
 def test_weights_are_those_of_numpys_trapezoid_rule():
     rng = np.random.default_rng(0)
     grid, values = np.sort(rng.random(20)), rng.random(20)
-    assert_allclose(trapezoid_weights(grid) @ values, np.trapezoid(values, grid), rtol=1e-12)
+    assert_allclose(
+        trapezoid_weights(grid) @ values, np.trapezoid(values, grid), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("width", "size"), [(1.0, 101), (0.05, 619), (1e-6, 10_001)])

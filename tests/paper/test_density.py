@@ -36,7 +36,8 @@ def real_problem(**policies):
 def crossing():
     """Policies that cross at x_0 = 0, where the system is singular."""
     return real_problem(
-        A=lambda X: 1 / (1 + np.exp(-2 * X[:, 0])), B=lambda X: 1 / (1 + np.exp(2 * X[:, 0]))
+        A=lambda X: 1 / (1 + np.exp(-2 * X[:, 0])),
+        B=lambda X: 1 / (1 + np.exp(2 * X[:, 0])),
     ).draw(300, random_state=0)
 
 
@@ -85,7 +86,9 @@ def test_laws_of_two_values_are_probabilities_of_these_values(binary):
         laws = model.predict_density(binary.X)
     assert laws.grid.tolist() == [3.0, 7.0]
     assert_allclose(laws.treated.sum(axis=1), 1.0, atol=1e-12)
-    assert_allclose(laws.uplift, 4.0 * (laws.treated - laws.untreated)[:, 1], atol=1e-12)
+    assert_allclose(
+        laws.uplift, 4.0 * (laws.treated - laws.untreated)[:, 1], atol=1e-12
+    )
     assert model.searches_ is None
 
 
@@ -98,7 +101,9 @@ def test_whole_weights_equal_repeated_rows_of_two_values(binary):
     model = DensityUplift(outcome_model=free, treatment_model=free)
     expected = model.fit(**repeated).predict(binary.X)
     weighted = model.fit(**replaced(binary, sample_weight=weight))
-    assert_allclose(weighted.predict(binary.X), expected, rtol=1e-3, atol=1e-4)  # logistic's stop
+    assert_allclose(
+        weighted.predict(binary.X), expected, rtol=1e-3, atol=1e-4
+    )  # logistic's stop
 
 
 # --- real outcomes ---------------------------------------------------------------------------
@@ -125,10 +130,16 @@ def test_both_laws_integrate_to_one_and_mix_to_the_populations(real):
     for law in (laws.treated, laws.untreated):
         assert_allclose(np.trapezoid(law, laws.grid, axis=1), 1.0, atol=1e-10)
     inner = model.outcome_scaling_(laws.grid[:, None])[:, 0]
-    for density, policy in zip(model.outcome_densities_, model.treatment_means_, strict=True):
+    for density, policy in zip(
+        model.outcome_densities_, model.treatment_means_, strict=True
+    ):
         e = (0.5 + 0.5 * policy(Z))[:, None]
-        expected = density(Z, inner) / model.outcome_scaling_.scale[0]  # per outcome unit
-        assert_allclose(e * laws.treated + (1 - e) * laws.untreated, expected, atol=1e-4)
+        expected = (
+            density(Z, inner) / model.outcome_scaling_.scale[0]
+        )  # per outcome unit
+        assert_allclose(
+            e * laws.treated + (1 - e) * laws.untreated, expected, atol=1e-4
+        )
     assert_allclose(laws.uplift, model.predict(X), atol=1e-9)
     treated, untreated = laws.means
     assert_allclose(treated - untreated, laws.uplift, atol=1e-9)
@@ -172,7 +183,9 @@ def test_treatment_coding_does_not_matter(real, recode):
 def test_uplift_is_in_the_units_of_the_outcome(real):
     model = DensityUplift(**FAST, random_state=0)
     euros = model.fit(**real).predict(real.X)
-    cents = model.fit(**with_outcomes(real, lambda y: 100.0 * y - 7000.0)).predict(real.X)
+    cents = model.fit(**with_outcomes(real, lambda y: 100.0 * y - 7000.0)).predict(
+        real.X
+    )
     assert_allclose(cents, 100.0 * euros, rtol=1e-6, atol=1e-6)
 
 
@@ -192,7 +205,9 @@ def test_same_seed_same_bits(real):
 
 
 def test_weights_count_in_proportion_and_zero_leaves_a_row_out(real):
-    weight = np.random.default_rng(0).uniform(0.5, 2.0, real.n_rows) * (np.arange(800) % 5 > 0)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, real.n_rows) * (
+        np.arange(800) % 5 > 0
+    )
     kept = np.flatnonzero(weight)
     model = DensityUplift(**FAST, treatment_model=LinearRegression(), random_state=0)
     expected = model.fit(**replaced(real, sample_weight=weight)).predict(real.X)
@@ -263,7 +278,9 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
         pytest.warns(UserWarning, match="can hardly be told apart"),
     ):
         model.fit(**replaced(real, X=X, treatment=treatment))
-    with pytest.warns(RatioGuardWarning, match=r"800 of 800 rows.*no solution.*set to 0"):
+    with pytest.warns(
+        RatioGuardWarning, match=r"800 of 800 rows.*no solution.*set to 0"
+    ):
         assert_array_equal(model.predict(real.X), 0.0)
 
 
@@ -289,8 +306,14 @@ def test_rows_far_from_the_data_get_finite_uplift(real):
         ({"n_folds": 1}, "n_folds must be 2 or above, got 1"),
         ({"n_folds": "auto"}, "n_folds must be a whole number, 1 or above, got 'auto'"),
         ({"n_centers": 1}, "n_centers must be 2 or above, got 1"),
-        ({"n_centers": 500}, r"'A' has 200 outcome rows, but its density needs 500 .*Pass a small"),
-        ({"outcome_model": LogisticRegression()}, "outcome_model is for outcomes of two values"),
+        (
+            {"n_centers": 500},
+            r"'A' has 200 outcome rows, but its density needs 500 .*Pass a small",
+        ),
+        (
+            {"outcome_model": LogisticRegression()},
+            "outcome_model is for outcomes of two values",
+        ),
     ],
 )
 def test_bad_parameters_are_named(real, parameters, message):
@@ -313,7 +336,9 @@ def test_a_failed_refit_leaves_no_parts_of_two_fits(real):
 
 def test_a_single_outcome_row_has_no_density(real):
     few = real.take(np.concatenate([np.arange(199, 800)]))
-    with pytest.raises(InputError, match=r"'A' has 1 outcome rows, but its density needs 2"):
+    with pytest.raises(
+        InputError, match=r"'A' has 1 outcome rows, but its density needs 2"
+    ):
         DensityUplift().fit(**few)
 
 

@@ -46,7 +46,9 @@ def trained(data, settings=SETTINGS, make=double):
     rows = label_rows(**dict(data))
     at, _ = split_cells(rows, 0.0, np.random.RandomState(0))
     rows = rows.take(at)
-    tensors = [torch.as_tensor(v) for v in (rows.X, rows.share * rows.sign * rows.label)]
+    tensors = [
+        torch.as_tensor(v) for v in (rows.X, rows.share * rows.sign * rows.label)
+    ]
     sizes = [len(rows.at(kind, k)) for kind in ("treatment", "outcome") for k in (0, 1)]
     saddle = SaddleRows(*tensors, torch.as_tensor(rows.share), tuple(sizes))
     with seeded(0, "cpu"):
@@ -122,7 +124,11 @@ def test_linear_modules_find_the_closed_form(data, linear):
     its slopes over the modulus.
     """
     exact = MinMaxUplift(
-        basis="linear", standardize=False, ridge_f=RIDGE_F, ridge_g=RIDGE_G, center=False
+        basis="linear",
+        standardize=False,
+        ridge_f=RIDGE_F,
+        ridge_g=RIDGE_G,
+        center=False,
     ).fit(**data)
     alpha, beta = coefficients(linear.uplift), coefficients(linear.critic)
     modulus = 2.0 * min(RIDGE_F, RIDGE_G + np.linalg.eigvalsh(system(data)[2])[0])
@@ -149,7 +155,9 @@ def test_conjugates_of_the_squared_loss_find_the_same_uplift(
     )
     found = trained(data, settings)
     assert_allclose(coefficients(found.uplift), coefficients(linear.uplift), atol=1e-8)
-    assert_allclose(coefficients(found.critic), critic * coefficients(linear.critic), atol=1e-8)
+    assert_allclose(
+        coefficients(found.critic), critic * coefficients(linear.critic), atol=1e-8
+    )
 
 
 HALF_SQUARE = SmoothLoss(
@@ -171,7 +179,9 @@ def test_with_a_conjugate_the_ridge_of_the_critic_is_a_quarter_of_that_of_min_ma
         ridge_f=RIDGE_F,
         ridge_g=RIDGE_G,
     ).fit(**data)
-    settings = replace(SETTINGS, conjugate=lambda g: g.square() / 2.0, ridge_g=RIDGE_G / 4.0)
+    settings = replace(
+        SETTINGS, conjugate=lambda g: g.square() / 2.0, ridge_g=RIDGE_G / 4.0
+    )
     found = trained(data, settings)
     assert_allclose(coefficients(found.uplift), exact.coef_, atol=1e-6)
     assert_allclose(coefficients(found.critic), exact.critic_coef_, atol=1e-6)
@@ -184,7 +194,9 @@ def test_optimistic_steps_settle_and_momentum_makes_them_circle(momentum, settle
     Momentum answers late and undoes what optimism gains.
     """
     one = torch.ones(4, 1, dtype=torch.float64)
-    rows = SaddleRows(one, one[:, 0] * torch.tensor([0.5, 0.5, 0.0, 0.0]), one[:, 0] / 2, (1,) * 4)
+    rows = SaddleRows(
+        one, one[:, 0] * torch.tensor([0.5, 0.5, 0.0, 0.0]), one[:, 0] / 2, (1,) * 4
+    )
     f, g = (torch.nn.Linear(1, 1, bias=False, dtype=torch.float64) for _ in range(2))
     for module in (f, g):
         torch.nn.init.constant_(module.weight, np.sqrt(0.5))
@@ -204,9 +216,13 @@ def test_the_same_seed_gives_the_same_bits_and_torch_keeps_its_own(data):
 
     def dropout(n_features):
         nn = torch.nn
-        return nn.Sequential(nn.Linear(n_features, 8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, 1))
+        return nn.Sequential(
+            nn.Linear(n_features, 8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, 1)
+        )
 
-    model = NeuralMinMaxUplift(uplift_module=dropout, max_epochs=3, random_state=1, batch_size=64)
+    model = NeuralMinMaxUplift(
+        uplift_module=dropout, max_epochs=3, random_state=1, batch_size=64
+    )
     before = torch.get_rng_state()
     first = model.fit(**data).predict(data.X)
     torch.rand(3)
@@ -225,7 +241,8 @@ def test_duplicating_a_table_changes_nothing(data):
     order = np.sort(np.append(np.arange(data.n_rows), data.rows("outcome", "2")))
     network = partial(default_network, 2, 8)
     doubled, once = (
-        trained(rows, settings, lambda: network().double()) for rows in (data.take(order), data)
+        trained(rows, settings, lambda: network().double())
+        for rows in (data.take(order), data)
     )
     for name, weight in once.uplift.items():
         assert_allclose(doubled.uplift[name], weight, atol=1e-10)
@@ -243,7 +260,9 @@ def test_whole_weights_equal_repeated_rows_and_target_rows_do_not_count(data):
         "sample_weight": np.append(weight, np.ones(5)),
     }
     weighted = trained(with_target, settings)
-    assert_allclose(coefficients(weighted.uplift), coefficients(repeated.uplift), atol=1e-10)
+    assert_allclose(
+        coefficients(weighted.uplift), coefficients(repeated.uplift), atol=1e-10
+    )
 
 
 def test_batches_hold_every_cell_and_average_to_all_rows():
@@ -259,7 +278,8 @@ def test_batches_hold_every_cell_and_average_to_all_rows():
     cells = torch.repeat_interleave(torch.arange(4), torch.tensor(sizes))
     counts = torch.bincount(torch.cat(seen), minlength=sum(sizes))
     assert all(
-        cells[positions].tolist() == [0] * 4 + [1] * 2 + [2] * 4 + [3] * 4 for positions in seen
+        cells[positions].tolist() == [0] * 4 + [1] * 2 + [2] * 4 + [3] * 4
+        for positions in seen
     )
     assert set(counts[cells == 0].tolist()) == set(counts[cells == 3].tolist()) == {1}
     assert set(counts[cells == 1].tolist()) == {10}
@@ -271,7 +291,12 @@ def test_batches_hold_every_cell_and_average_to_all_rows():
 
 def test_early_stopping_restores_the_best_epoch(data):
     model = NeuralMinMaxUplift(
-        max_epochs=60, patience=5, n_hidden=16, learning_rate=0.01, random_state=0, batch_size=128
+        max_epochs=60,
+        patience=5,
+        n_hidden=16,
+        learning_rate=0.01,
+        random_state=0,
+        batch_size=128,
     ).fit(**data)
     risk = model.history_["held_out_risk"]
     assert model.n_epochs_ == len(risk) == len(model.history_["objective"])
@@ -291,7 +316,9 @@ def test_held_out_risk_is_the_weighted_risk():
     population = np.tile(["A", "B"], 100)
     y = np.where(kind == "treatment", population == "A", rng.standard_normal(200))
     X, weight = rng.standard_normal((200, 2)), rng.uniform(0.5, 2.0, 200)
-    rows = label_rows(X, **separate_labels(y, kind), population=population, sample_weight=weight)
+    rows = label_rows(
+        X, **separate_labels(y, kind), population=population, sample_weight=weight
+    )
     at, held_at = split_cells(rows, 0.3, np.random.RandomState(0))
     assert sorted([*at, *held_at]) == list(range(200))
     assert len(held_at) == 4 * 15
@@ -310,14 +337,18 @@ def test_units_of_the_outcome_cancel(data):
     model = NeuralMinMaxUplift(max_epochs=3, n_hidden=8, random_state=0)
     first = model.fit(**data).predict(data.X)
     coded = np.where(data.kind == "outcome", (data.y + 1.0) / 2.0, data.y)
-    assert_allclose(model.fit(**{**dict(data), "y": coded}).predict(data.X), first / 2.0)
+    assert_allclose(
+        model.fit(**{**dict(data), "y": coded}).predict(data.X), first / 2.0
+    )
     noise = np.random.default_rng(0).standard_normal(data.n_rows)
     real, large = (
         np.where(data.kind == "outcome", scale * (data.y + noise) + shift, data.y)
         for scale, shift in ((1.0, 0.0), (1000.0, 5e4))
     )
     one = model.fit(**{**dict(data), "y": real}).predict(data.X)
-    assert_allclose(model.fit(**{**dict(data), "y": large}).predict(data.X), 1000 * one, rtol=1e-3)
+    assert_allclose(
+        model.fit(**{**dict(data), "y": large}).predict(data.X), 1000 * one, rtol=1e-3
+    )
 
 
 @pytest.mark.slow
@@ -340,9 +371,13 @@ def test_a_bounded_critic_plays_the_huber_loss():
 
     def bounded(n_features):
         nn = torch.nn
-        return nn.Sequential(nn.Linear(n_features, 32), nn.Tanh(), nn.Linear(32, 1), nn.Tanh())
+        return nn.Sequential(
+            nn.Linear(n_features, 32), nn.Tanh(), nn.Linear(32, 1), nn.Tanh()
+        )
 
-    model = NeuralMinMaxUplift(loss=huber, critic_module=bounded, max_epochs=30, random_state=0)
+    model = NeuralMinMaxUplift(
+        loss=huber, critic_module=bounded, max_epochs=30, random_state=0
+    )
     model.fit(**problem.draw(1000, random_state=0))
     new = problem.draw_joint(3000, random_state=1)
     assert np.abs(model.critic(new.X)).max() <= 1.0
@@ -359,9 +394,13 @@ def test_a_bounded_critic_plays_the_huber_loss():
 def test_modules_with_buffers_come_back_as_they_were(data):
     def normed(n_features):
         nn = torch.nn
-        return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+        return nn.Sequential(
+            nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)
+        )
 
-    model = NeuralMinMaxUplift(uplift_module=normed, max_epochs=8, patience=1, random_state=0)
+    model = NeuralMinMaxUplift(
+        uplift_module=normed, max_epochs=8, patience=1, random_state=0
+    )
     model.fit(**data)
     module = model.uplift_module_
     assert not module.training
@@ -408,7 +447,9 @@ def test_verbose_tells_of_each_epoch(data, capsys):
 
 def test_without_torch_the_extra_is_named(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"'torch'.*pip install \"unjoined\[neural\]\""):
+    with pytest.raises(
+        MissingExtraError, match=r"'torch'.*pip install \"unjoined\[neural\]\""
+    ):
         NeuralMinMaxUplift().fit(**data)
 
 
@@ -417,7 +458,8 @@ def test_a_fit_that_diverges_says_when_and_leaves_nothing_behind(data):
         uplift_module=Linear, critic_module=Linear, learning_rate=1e20, max_epochs=5
     )
     message = (
-        r"training diverged: the objective is (nan|-?inf) in epoch \d.*learning_rate \(now 1e\+20\)"
+        r"training diverged: the objective is (nan|-?inf) in epoch \d"
+        r".*learning_rate \(now 1e\+20\)"
     )
     with pytest.raises(InputError, match=message):
         wild.fit(**data)
@@ -437,16 +479,31 @@ def identity_module(n_features):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"uplift_module": torch.nn.Linear(2, 1)}, "uplift_module is a module that was made alrea"),
-        ({"critic_module": "mlp"}, "critic_module must be None or a callable .*got 'mlp'"),
+        (
+            {"uplift_module": torch.nn.Linear(2, 1)},
+            "uplift_module is a module that was made alrea",
+        ),
+        (
+            {"critic_module": "mlp"},
+            "critic_module must be None or a callable .*got 'mlp'",
+        ),
         ({"uplift_module": lambda n: n}, r"must return a torch.nn.Module .*got int"),
-        ({"uplift_module": identity_module}, "returned a module without trainable parameters"),
+        (
+            {"uplift_module": identity_module},
+            "returned a module without trainable parameters",
+        ),
         (
             {"critic_module": partial(torch.nn.Linear, out_features=3)},
             r"critic_module must give one number per row.* output has shape \(\d+, 3\)",
         ),
-        ({"loss": "huber"}, "loss must be 'squared' or the convex conjugate .*got 'huber'"),
-        ({"loss": lambda g: g.square().mean()}, r"same shape.* for shape \(513,\) it gave \(\)"),
+        (
+            {"loss": "huber"},
+            "loss must be 'squared' or the convex conjugate .*got 'huber'",
+        ),
+        (
+            {"loss": lambda g: g.square().mean()},
+            r"same shape.* for shape \(513,\) it gave \(\)",
+        ),
         ({"loss": lambda g: 1.0}, r"for shape \(513,\) it gave float"),
         ({"loss": torch.log}, "finite at 0 and nowhere NaN or -inf. At 0 it is -inf"),
         ({"loss": lambda g: -g.square()}, r"not convex near g = -7.9.*g\*\*2 / 4"),
@@ -473,7 +530,9 @@ def test_bad_parameters_are_named(data, parameters, message):
 
 def test_a_missing_graphics_card_is_said_and_auto_does_without(data, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=r"torch finds no graphics card\. Use 'cpu' or 'auto'"):
+    with pytest.raises(
+        InputError, match=r"torch finds no graphics card\. Use 'cpu' or 'auto'"
+    ):
         NeuralMinMaxUplift(device="cuda").fit(**data)
     model = NeuralMinMaxUplift(device="auto", max_epochs=1, random_state=0).fit(**data)
     same = NeuralMinMaxUplift(max_epochs=1, random_state=0).fit(**data)
@@ -484,7 +543,9 @@ def test_a_missing_graphics_card_is_said_and_auto_does_without(data, monkeypatch
 def test_a_table_of_one_row_cannot_be_split(data):
     spare = data.rows("treatment", "1")[1:]
     few = data.take(np.setdiff1d(np.arange(data.n_rows), spare))
-    with pytest.raises(InputError, match=r"population '1' has only one treatment row.*share=0"):
+    with pytest.raises(
+        InputError, match=r"population '1' has only one treatment row.*share=0"
+    ):
         NeuralMinMaxUplift(max_epochs=1).fit(**few)
     model = NeuralMinMaxUplift(max_epochs=1, validation_share=0.0).fit(**few)
     assert np.isfinite(model.predict(data.X)).all()

@@ -18,7 +18,9 @@ def oracle_shares(model, b):
     shares = []
     for seed in SEEDS:
         new = problem.draw_joint(5000, random_state=1000 + seed)
-        fitted = model.set_params(random_state=seed).fit(**problem.draw(2000, random_state=seed))
+        fitted = model.set_params(random_state=seed).fit(
+            **problem.draw(2000, random_state=seed)
+        )
         shares.append(qini(fitted.predict(new.X), new.uplift, normalize=True).value)
     return np.array(shares)
 
@@ -51,7 +53,9 @@ def test_nothing_is_learned_when_the_policies_are_the_same():
 
 def test_auuc_of_the_truth_is_the_largest():
     new = paper_problem().draw_joint(5000, random_state=0)
-    fitted = MinMaxUplift(random_state=0).fit(**paper_problem().draw(2000, random_state=0))
+    fitted = MinMaxUplift(random_state=0).fit(
+        **paper_problem().draw(2000, random_state=0)
+    )
     best = auuc(new.uplift, new.uplift).value
     assert auuc(fitted.predict(new.X), new.uplift).value < best
 

@@ -12,7 +12,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from unjoined import FourLogistic, FourNNC, FourNNR, FourRidge, PlugInUplift, SeparateLabels
+from unjoined import (
+    FourLogistic,
+    FourNNC,
+    FourNNR,
+    FourRidge,
+    PlugInUplift,
+    SeparateLabels,
+)
 from unjoined.data import CellKFold, SimulatedProblem, unjoin
 from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.evaluate import uplift_scorer
@@ -70,9 +77,9 @@ def test_default_equals_the_ratio_written_by_hand(binary):
 
 def test_treating_all_and_none_reduces_to_the_t_learner(real):
     """The paper's special case: then population and treatment are the same thing."""
-    everyone = real_problem({"A": lambda X: np.ones(len(X)), "B": lambda X: np.zeros(len(X))}).draw(
-        300, random_state=1
-    )
+    everyone = real_problem(
+        {"A": lambda X: np.ones(len(X)), "B": lambda X: np.zeros(len(X))}
+    ).draw(300, random_state=1)
     fitted = {k: LinearRegression().fit(*cell(everyone, "outcome", k)) for k in "AB"}
     expected = fitted["A"].predict(real.X) - fitted["B"].predict(real.X)
     model = PlugInUplift(outcome_model=LinearRegression()).fit(**everyone)
@@ -87,7 +94,9 @@ def test_linear_truth_is_found_within_its_standard_error():
     0.006: five standard errors are 5 * sqrt(2 * 3.5 / 1e4) / 0.7 + 3 * 5 * 0.006 / 0.7 < 0.33.
     """
     data = real_problem().draw(10_000, random_state=0)
-    model = PlugInUplift(outcome_model=LinearRegression(), treatment_model=LinearRegression())
+    model = PlugInUplift(
+        outcome_model=LinearRegression(), treatment_model=LinearRegression()
+    )
     assert abs(model.fit(**data).predict([[0.0, 0.0]])[0] - 3.0) < 0.33
 
 
@@ -109,7 +118,9 @@ def test_the_ratio_is_that_of_the_four_means_but_for_a_small_gap(min_gap):
     gap = (model.treatment_means_[0](Z) - model.treatment_means_[1](Z)) / 2.0
     difference = model.outcome_means_[0](Z) - model.outcome_means_[1](Z)
     small = np.abs(gap) < min_gap
-    expected = model.outcome_scale_ * difference / np.where(small, np.sign(gap) * min_gap, gap)
+    expected = (
+        model.outcome_scale_ * difference / np.where(small, np.sign(gap) * min_gap, gap)
+    )
     assert small.any() == (min_gap > 0.0)
     with pytest.warns(RatioGuardWarning) if small.any() else contextlib.nullcontext():
         assert_allclose(model.predict(data.X), expected, rtol=1e-12)
@@ -138,7 +149,9 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
         pytest.warns(UserWarning, match="can hardly be told apart"),
     ):
         model = FourRidge().fit(**same)
-    with pytest.warns(RatioGuardWarning, match=r"1600 of 1600 rows.*not finite.*set to 0"):
+    with pytest.warns(
+        RatioGuardWarning, match=r"1600 of 1600 rows.*not finite.*set to 0"
+    ):
         assert_array_equal(model.predict(real.X), 0.0)
 
 
@@ -150,10 +163,14 @@ def test_whole_weights_equal_repeated_rows(real):
     free = PlugInUplift(outcome_model=LinearRegression(), treatment_model=policy)
     expected = free.fit(**repeated).predict(real.X)
     weighted = free.fit(**{**dict(real), "sample_weight": weight})
-    assert_allclose(weighted.predict(real.X), expected, rtol=1e-4)  # logistic stops at 1e-4
+    assert_allclose(
+        weighted.predict(real.X), expected, rtol=1e-4
+    )  # logistic stops at 1e-4
     pipe = make_pipeline(PolynomialFeatures(1), LinearRegression())
     both = PlugInUplift(outcome_model=pipe, treatment_model=LinearRegression())
-    plain = PlugInUplift(outcome_model=LinearRegression(), treatment_model=LinearRegression())
+    plain = PlugInUplift(
+        outcome_model=LinearRegression(), treatment_model=LinearRegression()
+    )
     assert_allclose(
         both.fit(**{**dict(real), "sample_weight": weight}).predict(real.X),
         plain.fit(**repeated).predict(real.X),
@@ -170,12 +187,16 @@ def test_weights_are_refused_by_models_that_take_none(binary):
 
 
 def test_a_classifier_is_refused_for_a_real_outcome(real):
-    with pytest.raises(InputError, match="LogisticRegression is a classifier, but the label takes"):
+    with pytest.raises(
+        InputError, match="LogisticRegression is a classifier, but the label takes"
+    ):
         FourLogistic().fit(**real)
 
 
 def test_min_gap_must_not_be_negative(real):
-    with pytest.raises(InputError, match=r"min_gap must be a finite number, 0 or above, got -0.1"):
+    with pytest.raises(
+        InputError, match=r"min_gap must be a finite number, 0 or above, got -0.1"
+    ):
         PlugInUplift(min_gap=-0.1).fit(**real)
 
 

@@ -7,7 +7,13 @@ from linearmodels.iv import IV2SLS
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.linear_model import LassoLars, LinearRegression, LogisticRegression, Ridge, RidgeCV
+from sklearn.linear_model import (
+    LassoLars,
+    LinearRegression,
+    LogisticRegression,
+    Ridge,
+    RidgeCV,
+)
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -60,7 +66,9 @@ def joint(n=400, seed=0):
     names = np.where(s, "A", "B")
     both = {
         "X": np.vstack([X, X]),
-        **separate_labels(np.concatenate([y, T]), np.repeat(["outcome", "treatment"], n)),
+        **separate_labels(
+            np.concatenate([y, T]), np.repeat(["outcome", "treatment"], n)
+        ),
         "population": np.concatenate([names, names]),
     }
     return both, X, y, T, s
@@ -71,17 +79,28 @@ def joint(n=400, seed=0):
 
 @pytest.mark.parametrize("effect", ["linear", "constant"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_on_the_same_rows_it_is_two_stage_least_squares_of_linearmodels(effect, weighted):
+def test_on_the_same_rows_it_is_two_stage_least_squares_of_linearmodels(
+    effect, weighted
+):
     both, X, y, T, s = joint()
     D = pd.DataFrame({"intercept": 1.0, "x0": X[:, 0], "x1": X[:, 1]})
     if effect == "linear":
         endog, instruments = D.mul(T, axis=0), D.mul(s, axis=0)
         endog.columns = ["treatment", "treatment:x0", "treatment:x1"]
     else:
-        endog, instruments = pd.DataFrame({"treatment": T}), pd.DataFrame({"s": s.astype(float)})
+        endog, instruments = (
+            pd.DataFrame({"treatment": T}),
+            pd.DataFrame({"s": s.astype(float)}),
+        )
     instruments.columns = [f"z{j}" for j in range(instruments.shape[1])]
-    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
-    share = weight / np.where(s, weight[s].sum(), weight[~s].sum())  # populations count the same
+    weight = (
+        np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+        if weighted
+        else np.ones(len(y))
+    )
+    share = weight / np.where(
+        s, weight[s].sum(), weight[~s].sum()
+    )  # populations count the same
     expected = IV2SLS(y, D, endog, instruments, weights=share).fit().params
     model = TwoStageUplift(effect=effect).fit(**both, sample_weight=np.tile(weight, 2))
     assert model.coefficients_.names == tuple(expected.index)
@@ -107,7 +126,9 @@ def test_in_two_samples_it_is_the_two_regressions_written_out(data):
     model = TwoStageUplift().fit(**data)
     assert_allclose(model.coefficients_.estimates, by_hand(data), rtol=1e-9, atol=1e-10)
     D = np.column_stack([np.ones(data.n_rows), data.X])
-    assert_allclose(model.predict(data.X), D @ model.coefficients_.estimates[3:], rtol=1e-9)
+    assert_allclose(
+        model.predict(data.X), D @ model.coefficients_.estimates[3:], rtol=1e-9
+    )
     treated, untreated = model.predict_outcomes(data.X)
     assert_allclose(untreated, D @ model.coefficients_.estimates[:3], rtol=1e-9)
     assert_allclose(treated - untreated, model.predict(data.X), rtol=1e-9, atol=1e-12)
@@ -149,10 +170,14 @@ def test_a_model_of_the_policies_takes_the_place_of_the_first_regression(data):
     assert model.coefficients_.standard_errors is None  # not known for any model
 
 
-def test_linear_policies_by_least_squares_are_the_first_stage_of_a_constant_effect(data):
+def test_linear_policies_by_least_squares_are_the_first_stage_of_a_constant_effect(
+    data,
+):
     """Policies fitted per population are the regression of T on (1, x, s, s x), not on
     (1, x, s): the two forms differ, and agree when the instruments are the same."""
-    by_model = TwoStageUplift(effect="constant", first_stage=LinearRegression()).fit(**data)
+    by_model = TwoStageUplift(effect="constant", first_stage=LinearRegression()).fit(
+        **data
+    )
     X, y = np.asarray(data.X), np.asarray(data.checked.label)
     D = np.column_stack([np.ones(len(X)), X])
     s = (np.asarray(data.population) == "A").astype(float)[:, None]
@@ -171,15 +196,21 @@ def test_a_ridge_without_penalty_is_least_squares(data):
 
 
 def test_a_basis_of_the_users_and_its_coefficients(data):
-    model = TwoStageUplift(basis="gaussian", n_centers=4, width=2.0, random_state=0).fit(**data)
+    model = TwoStageUplift(
+        basis="gaussian", n_centers=4, width=2.0, random_state=0
+    ).fit(**data)
     assert model.coefficients_.names[:5] == (
         *(f"basis[{j}]" for j in range(4)),
         "treatment:basis[0]",
     )
     phi = model.basis_(model.scaling_(data.X))
-    assert_allclose(phi @ model.coefficients_.estimates[4:], model.predict(data.X), rtol=1e-8)
+    assert_allclose(
+        phi @ model.coefficients_.estimates[4:], model.predict(data.X), rtol=1e-8
+    )
     own = TwoStageUplift(basis=LinearBasis(2)).fit(**data)
-    assert_array_equal(own.predict(data.X), TwoStageUplift().fit(**data).predict(data.X))
+    assert_array_equal(
+        own.predict(data.X), TwoStageUplift().fit(**data).predict(data.X)
+    )
 
 
 def test_gaussian_basis_with_penalty_finds_a_bent_uplift():
@@ -190,11 +221,19 @@ def test_gaussian_basis_with_penalty_finds_a_bent_uplift():
 
     problem = SimulatedProblem(
         features=lambda n, rng: rng.uniform(-2.0, 2.0, (n, 1)),
-        policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
-        outcome=lambda X, treated, rng: mean(X, treated) + 0.3 * rng.standard_normal(len(X)),
+        policies={
+            "A": lambda X: np.full(len(X), 0.9),
+            "B": lambda X: np.full(len(X), 0.1),
+        },
+        outcome=lambda X, treated, rng: (
+            mean(X, treated) + 0.3 * rng.standard_normal(len(X))
+        ),
         outcome_mean=mean,
     )
-    tables, new = problem.draw(1000, random_state=0), problem.draw_joint(1000, random_state=1)
+    tables, new = (
+        problem.draw(1000, random_state=0),
+        problem.draw_joint(1000, random_state=1),
+    )
     bent = TwoStageUplift(
         basis="gaussian",
         n_centers=20,
@@ -234,7 +273,10 @@ def stacked_sandwich(data, gamma):
     theta = np.concatenate([Pi.ravel(), gamma])
     step, eye = 1e-5, np.eye(len(theta))
     G = np.column_stack(
-        [(moments(theta + step * e) - moments(theta - step * e)).sum(0) / (2 * step) for e in eye]
+        [
+            (moments(theta + step * e) - moments(theta - step * e)).sum(0) / (2 * step)
+            for e in eye
+        ]
     )
     each = moments(theta)
     inverse = np.linalg.inv(G)
@@ -259,7 +301,9 @@ def test_standard_errors_are_the_spread_of_the_estimates(effect, truth):
     """400 fits: a standard deviation is known to 1 / sqrt(800) = 3.5 percent, four times which
     is allowed; of 400 standardised errors, 95 percent lie within 1.96, give or take four times
     sqrt(0.95 * 0.05 / 400) = 1.1 percent, and their mean is 0 within 4 / 20."""
-    problem = linear_problem(EFFECT if effect == "linear" else np.array([3.0, 0.0, 0.0]))
+    problem = linear_problem(
+        EFFECT if effect == "linear" else np.array([3.0, 0.0, 0.0])
+    )
     values, errors = [], []
     for seed in range(400):
         fit = TwoStageUplift(effect=effect).fit(**problem.draw(400, random_state=seed))
@@ -303,22 +347,32 @@ def test_treatment_coding_does_not_matter(data, recode):
 
 def test_outcomes_and_errors_are_in_the_units_of_the_outcome(data):
     y = np.where(data.kind == "outcome", 100.0 * data.y - 7.0, data.y)
-    euros, cents = TwoStageUplift().fit(**data), TwoStageUplift().fit(**replaced(data, y=y))
+    euros, cents = (
+        TwoStageUplift().fit(**data),
+        TwoStageUplift().fit(**replaced(data, y=y)),
+    )
     assert_allclose(cents.predict(data.X), 100.0 * euros.predict(data.X), rtol=1e-9)
     for found, was in zip(
         cents.predict_outcomes(data.X), euros.predict_outcomes(data.X), strict=True
     ):
         assert_allclose(found, 100.0 * was - 7.0, rtol=1e-9)
     assert_allclose(
-        cents.coefficients_.standard_errors, 100.0 * euros.coefficients_.standard_errors, rtol=1e-8
+        cents.coefficients_.standard_errors,
+        100.0 * euros.coefficients_.standard_errors,
+        rtol=1e-8,
     )
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (5.0, 9.0), (1.0, 0.0)])
 def test_coding_of_two_values_changes_units_only(low, high):
     binary = paper_problem(b=5.0).draw(300, random_state=0)
-    y = np.where(binary.kind == "outcome", np.where(binary.y == 1.0, high, low), binary.y)
-    plain, coded = TwoStageUplift().fit(**binary), TwoStageUplift().fit(**replaced(binary, y=y))
+    y = np.where(
+        binary.kind == "outcome", np.where(binary.y == 1.0, high, low), binary.y
+    )
+    plain, coded = (
+        TwoStageUplift().fit(**binary),
+        TwoStageUplift().fit(**replaced(binary, y=y)),
+    )
     half = (high - low) / 2.0
     assert_allclose(coded.predict(binary.X), half * plain.predict(binary.X), atol=1e-10)
     untreated = coded.predict_outcomes(binary.X)[1]
@@ -355,7 +409,9 @@ def test_whole_weights_equal_repeated_rows(data):
     assert_allclose(weighted.predict(data.X), expected, rtol=1e-8)
     models = {"first_stage": LinearRegression(), "second_stage": LinearRegression()}
     assert_allclose(
-        TwoStageUplift(**models).fit(**replaced(data, sample_weight=weight)).predict(data.X),
+        TwoStageUplift(**models)
+        .fit(**replaced(data, sample_weight=weight))
+        .predict(data.X),
         TwoStageUplift(**models).fit(**repeated).predict(data.X),
         rtol=1e-8,
     )
@@ -416,13 +472,19 @@ def test_grid_search_reaches_into_the_stages(data):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"effect": "quadratic"}, "effect must be one of 'linear', 'constant', got 'quadratic'"),
+        (
+            {"effect": "quadratic"},
+            "effect must be one of 'linear', 'constant', got 'quadratic'",
+        ),
         (
             {"second_stage": LogisticRegression()},
             "second_stage must be a regressor, got LogisticRegression. Pass a linear regression",
         ),
         ({"basis": "spline"}, "basis must be one of 'smooth', 'means', 'gaussian'"),
-        ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
+        (
+            {"basis": 3},
+            "basis must be a name, or a callable with size and n_features, got 3",
+        ),
         ({"basis": LinearBasis(7)}, "the given basis takes 7 features, but X has 2"),
         ({"n_centers": 0}, "n_centers must be a whole number, 1 or above, got 0"),
         ({"n_centers": "many"}, "n_centers must be one of 'auto', got 'many'"),
@@ -449,10 +511,16 @@ LOOSE = {"outcome_model": LinearRegression(), "treatment_model": LinearRegressio
 UNPENALISED = {
     "constant": uj.TwoStageUplift(effect="constant"),
     "linear": uj.TwoStageUplift(),
-    "given": uj.TwoStageUplift(first_stage=LinearRegression(), second_stage=LinearRegression()),
-    "constant-given": uj.TwoStageUplift(effect="constant", first_stage=LinearRegression()),
+    "given": uj.TwoStageUplift(
+        first_stage=LinearRegression(), second_stage=LinearRegression()
+    ),
+    "constant-given": uj.TwoStageUplift(
+        effect="constant", first_stage=LinearRegression()
+    ),
     "plugin": uj.PlugInUplift(**LOOSE),
-    "min-max": uj.MinMaxUplift(basis="linear", center=False, ridge_f=1e-3, ridge_g=1e-3, n_jobs=1),
+    "min-max": uj.MinMaxUplift(
+        basis="linear", center=False, ridge_f=1e-3, ridge_g=1e-3, n_jobs=1
+    ),
 }
 
 
@@ -462,7 +530,9 @@ def draw(sizes, seed=0):
     cells = []
     for (kind, k), n in sizes.items():
         x = rng.uniform(-1.0, 1.0, n) + k
-        propensity = np.where(x > 0.5, 0.9, 0.4) if k == 0 else np.where(x > 0.5, 0.1, 0.4)
+        propensity = (
+            np.where(x > 0.5, 0.9, 0.4) if k == 0 else np.where(x > 0.5, 0.1, 0.4)
+        )
         treated = rng.random(n) < propensity
         y = 3.0 * x + treated + rng.standard_normal(n)
         label = y if kind == "outcome" else treated.astype(float)
@@ -481,11 +551,17 @@ def sizes(outcome, treatment):
 
 
 def test_a_constant_effect_was_inconsistent_if_populations_had_other_shares_in_either_kind():
-    model = uj.TwoStageUplift(effect="constant").fit(**draw(sizes((18000, 2000), (2000, 18000))))
+    model = uj.TwoStageUplift(effect="constant").fit(
+        **draw(sizes((18000, 2000), (2000, 18000)))
+    )
     found = model.coefficients_
     # The truth is 1 by construction; four standard errors are missed once in 16,000 draws.
-    assert found.estimates[-1] == pytest.approx(1.0, abs=4.0 * found.standard_errors[-1])
-    assert found.standard_errors[-1] < 0.2  # small enough to tell 1 from the 2.6 that it was
+    assert found.estimates[-1] == pytest.approx(
+        1.0, abs=4.0 * found.standard_errors[-1]
+    )
+    assert (
+        found.standard_errors[-1] < 0.2
+    )  # small enough to tell 1 from the 2.6 that it was
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
@@ -504,6 +580,8 @@ def test_a_table_given_twice_changed_the_answer(name, cell):
 
 def test_a_second_stage_without_weights_is_refused_if_tables_differ_in_size():
     model = uj.TwoStageUplift(second_stage=LassoLars())
-    with pytest.raises(uj.errors.InputError, match="outcome tables have different sizes"):
+    with pytest.raises(
+        uj.errors.InputError, match="outcome tables have different sizes"
+    ):
         model.fit(**draw(sizes((60, 40), (50, 70))))
     assert model.fit(**draw(sizes((60, 60), (50, 70)))).predict([[0.0]]).shape == (1,)

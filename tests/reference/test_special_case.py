@@ -29,12 +29,21 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from unjoined import DensityUplift, MinMaxUplift, PlugInUplift, SeparateLabels, TwoStageUplift
+from unjoined import (
+    DensityUplift,
+    MinMaxUplift,
+    PlugInUplift,
+    SeparateLabels,
+    TwoStageUplift,
+)
 from unjoined.data import SimulatedProblem
 from unjoined.model import GaussianBasis, LinearBasis
 
 NEW = np.random.default_rng(9).standard_normal((50, 2))
-BASES = [LinearBasis(2), GaussianBasis(np.array([[-1.0, 0.0], [1.0, 0.5], [0.0, -1.0]]), 2.0)]
+BASES = [
+    LinearBasis(2),
+    GaussianBasis(np.array([[-1.0, 0.0], [1.0, 0.5], [0.0, -1.0]]), 2.0),
+]
 
 
 def problem(*, binary=False):
@@ -44,7 +53,11 @@ def problem(*, binary=False):
 
     def outcome(X, treated, rng):
         noise = rng.random_sample(len(X)) if binary else rng.standard_normal(len(X))
-        return (noise < mean(X, treated)).astype(float) if binary else mean(X, treated) + noise
+        return (
+            (noise < mean(X, treated)).astype(float)
+            if binary
+            else mean(X, treated) + noise
+        )
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
@@ -90,17 +103,23 @@ def binary():
 
 def test_plug_in_is_the_t_learner(real, binary):
     model = PlugInUplift(outcome_model=LinearRegression()).fit(**real)
-    assert_allclose(model.predict(NEW), t_learner(LinearRegression(), real, NEW), rtol=1e-9)
+    assert_allclose(
+        model.predict(NEW), t_learner(LinearRegression(), real, NEW), rtol=1e-9
+    )
     model = PlugInUplift().fit(**binary)
     scaled, new = scaled_by(model, binary)
-    assert_allclose(model.predict(NEW), t_learner(LogisticRegression(), scaled, new), rtol=1e-12)
+    assert_allclose(
+        model.predict(NEW), t_learner(LogisticRegression(), scaled, new), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("first_stage", [None, LogisticRegression()])
 def test_two_stage_is_the_t_learner_of_linear_regressions(real, first_stage):
     """The first stage finds T phi = s phi exactly, and the second is saturated in s."""
     model = TwoStageUplift(first_stage=first_stage).fit(**real)
-    assert_allclose(model.predict(NEW), t_learner(LinearRegression(), real, NEW), rtol=1e-9)
+    assert_allclose(
+        model.predict(NEW), t_learner(LinearRegression(), real, NEW), rtol=1e-9
+    )
     treated, untreated = model.predict_outcomes(NEW)
     for found, k in ((treated, "all"), (untreated, "none")):
         arm = LinearRegression().fit(*cell(real, "outcome", k))
@@ -124,7 +143,9 @@ def test_two_stage_errors_are_those_of_two_separate_regressions(real):
 def test_density_of_two_values_is_the_t_learner_of_the_classifier(binary):
     model = DensityUplift().fit(**binary)
     scaled, new = scaled_by(model, binary)
-    assert_allclose(model.predict(NEW), t_learner(LogisticRegression(), scaled, new), rtol=1e-12)
+    assert_allclose(
+        model.predict(NEW), t_learner(LogisticRegression(), scaled, new), rtol=1e-12
+    )
     laws = model.predict_density(NEW)
     for law, k in ((laws.treated, "all"), (laws.untreated, "none")):
         arm = LogisticRegression().fit(*cell(scaled, "outcome", k))
@@ -133,13 +154,15 @@ def test_density_of_two_values_is_the_t_learner_of_the_classifier(binary):
 
 def test_density_of_a_real_outcome_is_the_t_learner_of_the_density_estimator(real):
     """Each arm's law is its population's; the grid's ends cut off 1e-5 of a range of 15."""
-    model = DensityUplift(n_centers=30, width_x=1.0, width_y=0.5, ridge=0.01, random_state=0).fit(
-        **real
-    )
+    model = DensityUplift(
+        n_centers=30, width_x=1.0, width_y=0.5, ridge=0.01, random_state=0
+    ).fit(**real)
     Z = model.scaling_(NEW)
     first, second = (law.mean(Z) for law in model.outcome_densities_)
     assert_allclose(
-        model.predict(NEW), model.outcome_scaling_.scale[0] * (first - second), atol=1e-3
+        model.predict(NEW),
+        model.outcome_scaling_.scale[0] * (first - second),
+        atol=1e-3,
     )
     assert (model.predict_density(NEW).treated >= 0.0).all()  # nothing was subtracted
 
@@ -168,7 +191,9 @@ def arm(basis, data, k):
 def same_people(data, *, everywhere=False):
     """Let treatment tables hold the outcome tables' features, or all tables the first's."""
     X = np.array(data.X)
-    source = {k: X[data.rows("outcome", "all" if everywhere else k)] for k in ("all", "none")}
+    source = {
+        k: X[data.rows("outcome", "all" if everywhere else k)] for k in ("all", "none")
+    }
     for kind in ("outcome", "treatment"):
         for k, features in source.items():
             X[data.rows(kind, k)] = features

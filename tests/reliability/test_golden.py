@@ -36,7 +36,9 @@ def rows(name):
 def fitted(name):
     data = paper_problem().draw(100, random_state=0)
     X = as_table(data.X) if name == "table" else data.X
-    return MODELS[name]().fit(X, y=data.y, treatment=data.treatment, population=data.population)
+    return MODELS[name]().fit(
+        X, y=data.y, treatment=data.treatment, population=data.population
+    )
 
 
 @pytest.mark.parametrize("version", ["0.1.0"])

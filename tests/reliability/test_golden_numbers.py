@@ -37,17 +37,30 @@ from unjoined import (
 )
 from unjoined.cli import main
 from unjoined.errors import InputError
-from unjoined.evaluate import compare_uplift, diagnose, effect_summary, evaluate_uplift, plan_study
+from unjoined.evaluate import (
+    compare_uplift,
+    diagnose,
+    effect_summary,
+    evaluate_uplift,
+    plan_study,
+)
 
 GOLDEN = Path(__file__).parent / "golden_numbers"
 DIFFERENT_EACH_TIME = {"seconds"}  # keys; paths are the same, being relative
 DIGITS = 10  # significant ones that are stored
-RELATIVE, ABSOLUTE = 1e-6, 1e-9  # tolerance, the second in units of the largest number of a list
+RELATIVE, ABSOLUTE = (
+    1e-6,
+    1e-9,
+)  # tolerance, the second in units of the largest number of a list
 MOST_NAMED = 8  # differences
 ROWS = 300  # in each table
 LISTED = 20  # people whose predictions are stored
 
-POLICIES = {"north": (1.4, 0.5), "south": (-1.4, -0.5), "west": (0.0, 1.0)}  # level, by age
+POLICIES = {
+    "north": (1.4, 0.5),
+    "south": (-1.4, -0.5),
+    "west": (0.0, 1.0),
+}  # level, by age
 
 
 def people(n, rng):
@@ -72,8 +85,12 @@ def draw(populations, *, seed, real=False, weighted=False):
             level, slope = POLICIES[name]
             mailed = rng.random(ROWS) < 1.0 / (1.0 + np.exp(-level - slope * age))
             mean = 0.3 + 0.05 * np.minimum(X["orders"], 4) + mailed * (0.2 + 0.2 * age)
-            drawn = mean + rng.normal(0.0, 0.3, ROWS) if real else rng.random(ROWS) < mean
-            X[label] = mailed.astype(int) if label == "mailed" else (1.0 * drawn).round(6)
+            drawn = (
+                mean + rng.normal(0.0, 0.3, ROWS) if real else rng.random(ROWS) < mean
+            )
+            X[label] = (
+                mailed.astype(int) if label == "mailed" else (1.0 * drawn).round(6)
+            )
             if weighted:
                 X["weight"] = rng.choice([0.5, 1.0, 2.0], ROWS)
             tables[name] = X
@@ -134,7 +151,9 @@ def demo_commands():
     with duckdb.connect() as database:
         database.execute("CREATE TABLE customers AS SELECT * FROM 'customers.csv'")
         scored = database.execute(Path("score.sql").read_text()).df()
-    said["scored by the query"] = scored.sort_values("customer_id")[:LISTED].to_dict("list")
+    said["scored by the query"] = scored.sort_values("customer_id")[:LISTED].to_dict(
+        "list"
+    )
     return said
 
 
@@ -145,7 +164,11 @@ def write_tables(outcomes, treatments, write):
         for name, table in tables.items():
             words.append(f"--{kind} {name}={write(table, f'{kind}_{name}')}")
         if tables:
-            words.append({"outcomes": "--outcome bought", "treatments": "--treatment mailed"}[kind])
+            words.append(
+                {"outcomes": "--outcome bought", "treatments": "--treatment mailed"}[
+                    kind
+                ]
+            )
     return " ".join(words)
 
 
@@ -194,7 +217,10 @@ def sums_commands():
     """Parties that add up their own tables, and the model of the sums of all of them."""
     outcomes, treatments, listed = draw(["north", "south"], seed=0)
     listed.to_csv("people.csv", index=False)
-    parties = [write_tables(outcomes, {}, write_file), write_tables({}, treatments, write_file)]
+    parties = [
+        write_tables(outcomes, {}, write_file),
+        write_tables({}, treatments, write_file),
+    ]
     features = "--feature age=50:17 --feature orders=2:1.5 --outcome-values 0,1"
     size = "--functions 4 --groups 4"
     call(f"plan {features} {size} --populations north,south --out plan.sums")
@@ -238,7 +264,9 @@ def model_numbers(model, listed):
         numbers["gain of everyone"] = estimate_numbers(model.gain_.everyone())
         numbers["gain by rank"] = estimate_numbers(model.gain_.slope())
         numbers["gain of a list"] = estimate_numbers(model.gain_.gain(uplift, best))
-        numbers["gain of each on it"] = estimate_numbers(model.gain_.average(uplift, best))
+        numbers["gain of each on it"] = estimate_numbers(
+            model.gain_.average(uplift, best)
+        )
     return numbers
 
 
@@ -276,21 +304,32 @@ def results():
     """What results of the library hold as numbers, and what they say in words."""
     data, listed = in_memory(seed=2, real=True, weighted=True)
     unseen, _ = in_memory(seed=3, real=True, weighted=True)
-    ridge, minmax = FourRidge(random_state=0).fit(data), MinMaxUplift(random_state=0).fit(data)
+    ridge, minmax = (
+        FourRidge(random_state=0).fit(data),
+        MinMaxUplift(random_state=0).fit(data),
+    )
     rules = {"best fifth": ("share", 0.2), "from 0.1 on": ("threshold", 0.1)}
     models = {"ridge": ridge, "minmax": minmax}
     found = {
         "evaluate_uplift": evaluate_uplift(minmax, unseen, rules=rules, random_state=0),
         "compare_uplift": compare_uplift(models, unseen, random_state=0),
         "diagnose": diagnose(data, listed, random_state=0),
-        "plan_study": plan_study(data, quantity="qini", half_width=0.02, random_state=0),
+        "plan_study": plan_study(
+            data, quantity="qini", half_width=0.02, random_state=0
+        ),
         "effect_summary": effect_summary(minmax, unseen, random_state=0),
     }
     strength = identification_strength(**data)
     return {
         name: {"numbers": result.to_dict(), "words": str(result).splitlines()}
         for name, result in found.items()
-    } | {"identification_strength": [strength.f_statistic, strength.mean_gap, strength.rms_gap]}
+    } | {
+        "identification_strength": [
+            strength.f_statistic,
+            strength.mean_gap,
+            strength.rms_gap,
+        ]
+    }
 
 
 CASES = {
@@ -320,7 +359,9 @@ def stored(value):
 
 def result(case):
     """Return all numbers and words of one case, as the files hold them."""
-    with threadpool_limits(1):  # small matrices: more threads would only wait for each other
+    with threadpool_limits(
+        1
+    ):  # small matrices: more threads would only wait for each other
         return stored(CASES[case]())
 
 
@@ -364,7 +405,10 @@ def test_numbers_and_words_are_those_of_the_stored_file(case, here):
         ({"a": [1.0 + 1e-7, 200.0001], "b": "word", "c": None, "d": True}, []),
         ({"a": [1.0, 200.001], "b": "word", "c": None, "d": True}, ["/a/1"]),
         ({"a": [1.0], "b": "words", "c": 0.0, "d": 1}, ["/a", "/b", "/c", "/d"]),
-        ({"a": [1.0, "nan"], "b": "word", "e": None, "d": False}, ["/a/1", "/c", "/d", "/e"]),
+        (
+            {"a": [1.0, "nan"], "b": "word", "e": None, "d": False},
+            ["/a/1", "/c", "/d", "/e"],
+        ),
     ],
 )
 def test_a_difference_is_named_by_its_path(now, named):

@@ -20,8 +20,22 @@ ESCAPE = "red \x1b[31m\x1b]0;title\x07"
 FORMULA = "=cmd|' /C calc'!A0"
 LINES = "two\nlines"
 BIDI = "user\u202egpj.exe"
-FEATURES = [MARKUP, QUOTES, ESCAPE, FORMULA, LINES, BIDI, "[bold red]rich[/]", "{{ 7 * 7 }}"]
-LEVELS = ["</script><script>alert(2)</script>", "'; DROP TABLE people; --", "=1+1", "\x1b[2J"]
+FEATURES = [
+    MARKUP,
+    QUOTES,
+    ESCAPE,
+    FORMULA,
+    LINES,
+    BIDI,
+    "[bold red]rich[/]",
+    "{{ 7 * 7 }}",
+]
+LEVELS = [
+    "</script><script>alert(2)</script>",
+    "'; DROP TABLE people; --",
+    "=1+1",
+    "\x1b[2J",
+]
 POPULATIONS = ["<b>east</b>", "we'st\x1b[0m"]
 
 
@@ -43,7 +57,9 @@ def run(capsys, *words):
     shown = printed.out + printed.err
     assert not stop.value.code, shown
     # Colours of our own are allowed for terminals only; here nobody has one.
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
+    assert not re.search(
+        "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown
+    )
     return shown
 
 
@@ -77,7 +93,12 @@ class Elements(html.parser.HTMLParser):
 @pytest.fixture
 def tables(folder):
     return [
-        *("--outcomes", folder / "outcomes.parquet", "--treatments", folder / "treatments.parquet"),
+        *(
+            "--outcomes",
+            folder / "outcomes.parquet",
+            "--treatments",
+            folder / "treatments.parquet",
+        ),
         *("--population", "place", "--outcome", "bought", "--treatment", "treated"),
     ]
 
@@ -103,8 +124,21 @@ def test_lists_hold_no_formula_and_screens_no_escapes(folder, model, capsys):
 
 @pytest.mark.slow  # tests of the report have hostile names too
 def test_a_report_shows_mischief_as_text(folder, model, tables, capsys):
-    people, out = ["--model", model, "--table", folder / "people.parquet"], folder / "r.html"
-    run(capsys, "report", *people, *tables, "--held-out", "--out", out, "--title", MARKUP)
+    people, out = (
+        ["--model", model, "--table", folder / "people.parquet"],
+        folder / "r.html",
+    )
+    run(
+        capsys,
+        "report",
+        *people,
+        *tables,
+        "--held-out",
+        "--out",
+        out,
+        "--title",
+        MARKUP,
+    )
     text = out.read_text("utf-8")
     (page := Elements()).feed(text)
     names = {tag for tag, _ in page.found}
@@ -116,7 +150,9 @@ def test_a_report_shows_mischief_as_text(folder, model, tables, capsys):
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", text)
 
 
-def test_a_query_of_hostile_names_scores_the_same_and_does_nothing_else(folder, model, capsys):
+def test_a_query_of_hostile_names_scores_the_same_and_does_nothing_else(
+    folder, model, capsys
+):
     query, fitted = folder / "s.sql", load_model(model)
     name = 'peo"ple; DROP TABLE x; --'
     run(capsys, "export", "--model", model, "--sql", query, "--table", name)

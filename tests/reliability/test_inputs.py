@@ -40,7 +40,9 @@ def fit(change):
     treatments = frames("t", {"n": 0.2, "s": 0.8})
     tables = [{k: change(f) for k, f in t.items()} for t in (outcomes, treatments)]
     data = SeparateLabels.from_tables(*tables, outcome="yy", treatment="t")
-    return MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1).fit(**data)
+    return MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1).fit(
+        **data
+    )
 
 
 def as_decimals(frame):
@@ -50,7 +52,10 @@ def as_decimals(frame):
 
 def from_row_groups(folder):
     def read(frame):
-        table, path = pa.Table.from_pandas(frame, preserve_index=False), folder / "t.parquet"
+        table, path = (
+            pa.Table.from_pandas(frame, preserve_index=False),
+            folder / "t.parquet",
+        )
         with pq.ParquetWriter(path, table.schema) as writer:
             for start, length in ((0, 0), (0, 50), (50, 0), (50, 70), (120, 0)):
                 writer.write_table(table.slice(start, length))
@@ -61,7 +66,9 @@ def from_row_groups(folder):
 
 def with_times(zone):
     def add(frame):
-        days = pd.date_range("2024-01-01", periods=len(frame), freq="D", tz="Europe/Berlin")
+        days = pd.date_range(
+            "2024-01-01", periods=len(frame), freq="D", tz="Europe/Berlin"
+        )
         return frame.assign(when=days.tz_convert(zone))
 
     return add
@@ -71,13 +78,21 @@ def with_times(zone):
     "change",
     [
         pytest.param(lambda f: f.convert_dtypes(), id="nullable types"),
-        pytest.param(lambda f: f.convert_dtypes(dtype_backend="pyarrow"), id="arrow types"),
+        pytest.param(
+            lambda f: f.convert_dtypes(dtype_backend="pyarrow"), id="arrow types"
+        ),
         pytest.param(as_decimals, id="decimals"),
         pytest.param("row groups", id="empty row groups"),
-        pytest.param(lambda f: f.assign(id=[f"c{i}" for i in range(len(f))]), id="many levels"),
+        pytest.param(
+            lambda f: f.assign(id=[f"c{i}" for i in range(len(f))]), id="many levels"
+        ),
         pytest.param(lambda f: f.assign(k=7.0), id="constant"),
-        pytest.param(lambda f: f.sample(frac=1.0, random_state=0), id="another order and index"),
-        pytest.param(lambda f: f[f.columns[::-1]].astype({"x": "float32"}), id="float32"),
+        pytest.param(
+            lambda f: f.sample(frac=1.0, random_state=0), id="another order and index"
+        ),
+        pytest.param(
+            lambda f: f[f.columns[::-1]].astype({"x": "float32"}), id="float32"
+        ),
     ],
 )
 def test_the_same_numbers_in_other_types_give_the_same_answer(change, tmp_path):
@@ -93,10 +108,14 @@ def test_one_moment_in_two_time_zones_is_one_moment():
     assert list(one.feature_names_in_) == list(two.feature_names_in_)
     people = PEOPLE.assign(when=pd.to_datetime(["2024-01-03"] * 3).tz_localize("UTC"))
     columns = list(one.feature_names_in_)
-    assert_allclose(one.predict(people[columns]), two.predict(people[columns]), rtol=1e-9)
+    assert_allclose(
+        one.predict(people[columns]), two.predict(people[columns]), rtol=1e-9
+    )
 
 
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+@pytest.mark.parametrize(
+    "library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas]
+)
 def test_whole_numbers_and_dates_that_floats_only_round_are_read(library):
     """Ids beyond 2^53, and the last day of the year 9999 for never."""
 
@@ -109,14 +128,16 @@ def test_whole_numbers_and_dates_that_floats_only_round_are_read(library):
 
 
 @pytest.mark.parametrize(
-    "such", [lambda i: f"{i}%", lambda i: f"$ {i}.50", lambda i: f"{i % 28 + 1}.03.2{i:03}"]
+    "such",
+    [lambda i: f"{i}%", lambda i: f"$ {i}.50", lambda i: f"{i % 28 + 1}.03.2{i:03}"],
 )
 def test_text_that_people_read_as_numbers_or_dates_is_told_of(such):
     def add(frame):
         return frame.assign(k=[such(i % 30) for i in range(len(frame))])
 
     with pytest.warns(
-        ColumnWarning, match="'k' holds text such as .*, which is read as (numbers|dates)"
+        ColumnWarning,
+        match="'k' holds text such as .*, which is read as (numbers|dates)",
     ):
         fit(add)
 
@@ -136,11 +157,17 @@ def test_words_for_no_value_are_missing_however_many(word):
     """One cell in four; left empty, the cells mean the same."""
 
     def with_gaps(gap):
-        return lambda f: f.assign(x=[gap if i % 4 == 0 else str(v) for i, v in enumerate(f.x)])
+        return lambda f: f.assign(
+            x=[gap if i % 4 == 0 else str(v) for i, v in enumerate(f.x)]
+        )
 
-    with pytest.warns(ColumnWarning, match="column 'x' holds numbers and, in 120 of 480 rows"):
+    with pytest.warns(
+        ColumnWarning, match="column 'x' holds numbers and, in 120 of 480 rows"
+    ):
         found = fit(with_gaps(word))
-    assert_allclose(found.predict(PEOPLE), fit(with_gaps(None)).predict(PEOPLE), rtol=1e-9)
+    assert_allclose(
+        found.predict(PEOPLE), fit(with_gaps(None)).predict(PEOPLE), rtol=1e-9
+    )
 
 
 def lacking(frame):
@@ -152,7 +179,10 @@ def lacking(frame):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lacking, "row 3 of the outcome table of population 'n' .* column 'yy' is missing"),
+        (
+            lacking,
+            "row 3 of the outcome table of population 'n' .* column 'yy' is missing",
+        ),
         (
             lambda f: f.assign(x=np.where(f.x == f.x[0], np.inf, f.x)),
             "features in 'x' are infinite",
@@ -160,7 +190,10 @@ def lacking(frame):
         (lambda f: f.assign(x=f.x * 1e107), "in 'x' are beyond 1e"),
         (lambda f: f.assign(k=1j), "column 'k' .* holds complex values"),
         (lambda f: f.assign(k=[[1]] * len(f)), "column 'k' .* holds list values"),
-        (lambda f: f.assign(k=pd.Series([10**400] * len(f), dtype=object)), "inf.* in 'k'"),
+        (
+            lambda f: f.assign(k=pd.Series([10**400] * len(f), dtype=object)),
+            "inf.* in 'k'",
+        ),
         (lambda f: pd.concat([f], axis=1, keys=["part"]), "names of several parts"),
         (lambda f: f.assign(k=[b"x"] * len(f)), "column 'k' .* holds bytes values"),
         (lambda f: f.iloc[:0], "outcome"),
@@ -178,7 +211,9 @@ def test_populations_that_are_numbers_here_and_text_there_are_the_same_ones():
         own = frames(label, {"n": 0.3, "s": 0.7}).values()
         parts = [f.assign(place=name) for name, f in zip(names, own, strict=True)]
         tables.append(pd.concat(parts))
-    data = SeparateLabels.from_tables(*tables, outcome="yy", treatment="t", population="place")
+    data = SeparateLabels.from_tables(
+        *tables, outcome="yy", treatment="t", population="place"
+    )
     assert data.populations == ["1", "2"]
 
 
@@ -198,9 +233,18 @@ def wild(tables):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (doubled, "outcome table of n holds each of its rows 3 times.* Give each row once"),
-        (copied, "outcome table of n and the outcome table of s have all rows in common"),
-        (wild, r"outcome table of n make its 120 rows worth 1\.0.* weights that are far too large"),
+        (
+            doubled,
+            "outcome table of n holds each of its rows 3 times.* Give each row once",
+        ),
+        (
+            copied,
+            "outcome table of n and the outcome table of s have all rows in common",
+        ),
+        (
+            wild,
+            r"outcome table of n make its 120 rows worth 1\.0.* weights that are far too large",
+        ),
     ],
 )
 def test_a_fit_to_tables_that_make_every_answer_wrong_says_so(change, words):
@@ -209,7 +253,9 @@ def test_a_fit_to_tables_that_make_every_answer_wrong_says_so(change, words):
     treatments = frames("t", {"n": 0.2, "s": 0.8})
     for tables in (outcomes, treatments):
         for frame in tables.values():
-            frame["x"] += np.random.default_rng(0).random(len(frame))  # so that no two are alike
+            frame["x"] += np.random.default_rng(0).random(
+                len(frame)
+            )  # so that no two are alike
     weight = {"sample_weight": "w"} if change is wild else {}
     treated = wild(treatments) if change is wild else treatments
     data = SeparateLabels.from_tables(
@@ -226,7 +272,9 @@ def test_a_fit_to_tables_that_make_every_answer_wrong_says_so(change, words):
 def test_two_codings_of_one_outcome_are_told_of():
     outcomes = frames("yy", {"n": 0.3, "s": 0.6})
     outcomes["s"]["yy"] += 1
-    with pytest.warns(ColumnWarning, match="'yy' is 0 or 1 in .* 'n' and 1 or 2 in .* 's'"):
+    with pytest.warns(
+        ColumnWarning, match="'yy' is 0 or 1 in .* 'n' and 1 or 2 in .* 's'"
+    ):
         SeparateLabels.from_tables(
             outcomes, frames("t", {"n": 0.2, "s": 0.8}), outcome="yy", treatment="t"
         )
@@ -240,15 +288,25 @@ def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():
     model = Uplift(random_state=0).fit(**data)
     low, high = model.average_effect_.interval(0.95)
     assert high < -1.0
-    assert f"{low:+.4g} to {high:+.4g}), which is more than the outcome allows" in model.summary()
+    assert (
+        f"{low:+.4g} to {high:+.4g}), which is more than the outcome allows"
+        in model.summary()
+    )
 
 
 def test_a_new_category_is_told_by_its_name_and_not_by_its_code():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"age": rng.normal(40.0, 9.0, 400), "shop": rng.choice(["a", "b"], 400)})
-    kind, population = np.repeat(["outcome", "treatment"], 200), np.tile(["N", "S"], 200)
+    X = pd.DataFrame(
+        {"age": rng.normal(40.0, 9.0, 400), "shop": rng.choice(["a", "b"], 400)}
+    )
+    kind, population = (
+        np.repeat(["outcome", "treatment"], 200),
+        np.tile(["N", "S"], 200),
+    )
     y = (rng.random(400) < np.where(population == "N", 0.8, 0.2)) * 1.0
-    model = Uplift(random_state=0).fit(X, **separate_labels(y, kind), population=population)
+    model = Uplift(random_state=0).fit(
+        X, **separate_labels(y, kind), population=population
+    )
     with pytest.warns(ColumnWarning) as told:
         model.predict(X.assign(shop="c"))
     assert any("'c' in 400 of 400 rows of 'shop'" in str(one.message) for one in told)
@@ -259,7 +317,9 @@ def test_a_third_argument_of_fit_is_told_what_is_expected():
     rng = np.random.default_rng(0)
     X, y, t = rng.normal(size=(50, 2)), rng.normal(size=50), rng.integers(0, 2, 50)
     for estimator in (Uplift(), MinMaxUplift()):
-        with pytest.raises(InputError, match=r"fit\(X, y, treatment=..., population=...\)"):
+        with pytest.raises(
+            InputError, match=r"fit\(X, y, treatment=..., population=...\)"
+        ):
             estimator.fit(X, y, t)
 
 
@@ -267,10 +327,20 @@ def test_a_model_that_is_fitted_anew_in_pieces_forgets_earlier_ranges():
     """They stood in the way of other columns, and told of units that were not those of the fit."""
     model = fit(lambda f: f)
     first, second = (
-        {name: pa.Table.from_pandas(frame.assign(w=frame.x + 1e6)) for name, frame in each.items()}
-        for each in (frames("yy", {"n": 0.3, "s": 0.6}), frames("t", {"n": 0.2, "s": 0.8}))
+        {
+            name: pa.Table.from_pandas(frame.assign(w=frame.x + 1e6))
+            for name, frame in each.items()
+        }
+        for each in (
+            frames("yy", {"n": 0.3, "s": 0.6}),
+            frames("t", {"n": 0.2, "s": 0.8}),
+        )
     )
-    source = SeparateLabels.from_tables(first, second, outcome="yy", treatment="t", stream=True)
-    people = pd.concat([PEOPLE.assign(w=PEOPLE.x + 1e6)] * 10)  # fewer say nothing of units
+    source = SeparateLabels.from_tables(
+        first, second, outcome="yy", treatment="t", stream=True
+    )
+    people = pd.concat(
+        [PEOPLE.assign(w=PEOPLE.x + 1e6)] * 10
+    )  # fewer say nothing of units
     anew = MinMaxUplift(**model.get_params()).fit(source).predict(people)
     assert_allclose(model.fit(source).predict(people), anew, rtol=1e-12)

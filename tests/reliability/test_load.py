@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc, mounts and limits of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="/proc, mounts and limits of Linux"
+)
 TOOLS = Path(__file__).parents[2] / "tools"
 
 
 def run(*words):
-    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -39,4 +43,6 @@ def test_parsers_read_or_refuse_what_nobody_meant():
 
 @pytest.mark.slow
 def test_files_of_models_and_sums_are_read_or_refused():
-    assert "refused by a clear error" in run(TOOLS / "fuzz.py", "models", "sums", "--runs", "300")
+    assert "refused by a clear error" in run(
+        TOOLS / "fuzz.py", "models", "sums", "--runs", "300"
+    )

@@ -68,7 +68,9 @@ def test_an_outcome_of_offset_1e9_is_the_same_to_its_digits(plain, name):
 
 
 @pytest.mark.parametrize("name", ["MinMaxUplift", "Uplift"])
-@pytest.mark.parametrize("copy", [lambda X: X[:, :1], lambda X: X.sum(axis=1, keepdims=True)])
+@pytest.mark.parametrize(
+    "copy", [lambda X: X[:, :1], lambda X: X.sum(axis=1, keepdims=True)]
+)
 def test_a_feature_given_twice_or_as_a_sum_is_no_trouble(plain, name, copy):
     """Another metric between people, so that the fit moves; it stays a fit of the same uplift."""
     with warnings.catch_warnings():
@@ -88,7 +90,9 @@ def test_sums_of_a_million_rows_are_those_of_exact_arithmetic():
 @pytest.mark.parametrize("basis", ["linear", "gaussian"])
 def test_any_ridge_solves_or_is_refused(ridge, basis):
     """A finite uplift, shrunk to nothing by a huge ridge, or an error that names the ridge."""
-    model = MinMaxUplift(basis=basis, n_centers=12, ridge_f=ridge, ridge_g=ridge, random_state=0)
+    model = MinMaxUplift(
+        basis=basis, n_centers=12, ridge_f=ridge, ridge_g=ridge, random_state=0
+    )
     try:
         model.fit(**DATA)
     except InputError as error:

@@ -13,7 +13,9 @@ from unjoined.data import write_table
 from unjoined.data.write import replace_file
 from unjoined.errors import TableError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills and limits of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="kills and limits of Linux"
+)
 TOOL = Path(__file__).parents[2] / "tools" / "kills.py"
 
 DIES = """
@@ -32,7 +34,9 @@ replace_file(sys.argv[1], write)
 
 def start(path, how):
     return subprocess.Popen(
-        [sys.executable, "-c", DIES, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", DIES, str(path), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
 
 
@@ -99,9 +103,13 @@ for path in sys.argv[1:]:
 
 def test_a_disk_that_is_full_leaves_the_old_tables(tmp_path):
     one = pa.table({"x": [1]})
-    paths = [write_table(one, tmp_path / f"t.{end}") for end in ("csv", "parquet", "xlsx")]
+    paths = [
+        write_table(one, tmp_path / f"t.{end}") for end in ("csv", "parquet", "xlsx")
+    ]
     before = [path.read_bytes() for path in paths]
-    done = subprocess.run([sys.executable, "-c", FULL, *paths], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, *paths], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     for path, line in zip(paths, done.stdout.splitlines(), strict=True):
         assert line.startswith(f"TableError {str(path)!r} could not be written")

@@ -29,7 +29,9 @@ class Written:
 def tables(n, seed):
     """Draw the campaign as a frame with a hostile column, hostile categories and a rare one."""
     data = campaign_problem().draw(n, random_state=seed)
-    X = pd.DataFrame(np.asarray(data.X), columns=["age", COLUMN, "orders", "spend", "member"])
+    X = pd.DataFrame(
+        np.asarray(data.X), columns=["age", COLUMN, "orders", "spend", "member"]
+    )
     rng = np.random.default_rng(seed)
     X["town"] = rng.choice([LEVEL, "</title>", "plain & simple"], len(X))
     X.loc[rng.permutation(len(X))[:7], "town"] = RARE
@@ -49,6 +51,17 @@ def written(tmp_path_factory):
         "evaluation": evaluate_uplift(model, held, random_state=0),
     }
     path = tmp_path_factory.mktemp("report") / "report.html"
-    origin = Origin(title="Spring <mailing>", command="unjoined report --model 'a b.skops'")
-    report(model, held, path, people=people, terms=TERMS, origin=origin, held_out=True, **found)
+    origin = Origin(
+        title="Spring <mailing>", command="unjoined report --model 'a b.skops'"
+    )
+    report(
+        model,
+        held,
+        path,
+        people=people,
+        terms=TERMS,
+        origin=origin,
+        held_out=True,
+        **found,
+    )
     return Written(path, model, held, people, *found.values())

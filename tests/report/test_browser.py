@@ -20,9 +20,16 @@ def browser():
     webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+    ):
         options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     yield driver
     driver.quit()
@@ -36,13 +43,20 @@ def opened(browser, written):
 
 
 def resize(browser, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    size = {
+        "width": width,
+        "height": 900,
+        "deviceScaleFactor": 1,
+        "mobile": width < 600,
+    }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def emulate(browser, media="screen", scheme="light"):
     features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"media": media, "features": features}
+    )
 
 
 def put(browser, name, value):
@@ -55,15 +69,21 @@ def put(browser, name, value):
 
 
 def shown(browser, name):
-    return browser.execute_script(f"return document.getElementById('{name}').textContent")
+    return browser.execute_script(
+        f"return document.getElementById('{name}').textContent"
+    )
 
 
 def value(browser, name):
-    return float(browser.execute_script(f"return document.getElementById('{name}').value"))
+    return float(
+        browser.execute_script(f"return document.getElementById('{name}').value")
+    )
 
 
 def stages(written):
-    found = re.search(r'<script type="application/json" id="stages">(.*?)</script>', written.html)
+    found = re.search(
+        r'<script type="application/json" id="stages">(.*?)</script>', written.html
+    )
     return json.loads(found[1])
 
 
@@ -78,7 +98,9 @@ def test_no_request_leaves_and_no_script_fails(opened):
         if '"Network.requestWillBeSent"' in entry["message"]
     ]
     assert all(url.startswith("file:") for url in requests)
-    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
+    assert [
+        e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")
+    ] == []
 
 
 def test_hostile_names_are_shown_and_do_nothing(opened, written):
@@ -149,7 +171,9 @@ def contrast(front, back):
 
     def light(colour):
         parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        linear = [
+            p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+        ]
         return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
     low, high = sorted((light(front), light(back)))
@@ -165,7 +189,14 @@ def test_paper_holds_all_of_it(opened):
         "  e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
     )
     assert beyond == []
-    printed = opened.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    printed = opened.execute_cdp_cmd(
+        "Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69}
+    )
     assert len(printed["data"]) > 10_000
-    assert opened.execute_script("return document.querySelectorAll('details[open]').length") == 0
+    assert (
+        opened.execute_script(
+            "return document.querySelectorAll('details[open]').length"
+        )
+        == 0
+    )
     emulate(opened)

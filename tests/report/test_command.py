@@ -35,7 +35,13 @@ def campaign(tmp_path_factory, write_campaign):
     """The tables of a campaign, and a model of them."""
     folder = tmp_path_factory.mktemp("campaign")
     write_campaign(folder, n_per_table=150, n_customers=100, seed=0)
-    words = [*table_options(folder), "--estimator", "two-stage", "--model", folder / "m.skops"]
+    words = [
+        *table_options(folder),
+        "--estimator",
+        "two-stage",
+        "--model",
+        folder / "m.skops",
+    ]
     with pytest.raises(SystemExit) as stopped:
         main(["fit", *map(str, words)])
     assert not stopped.value.code
@@ -48,24 +54,46 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, campaign
     command = ["report", "--model", "m.skops", *tables, "--table", here / "customers.parquet",
                "--held-out", "--share", "0.3", "--title", "It's mine"]  # fmt: skip
     code, out, _ = run(
-        capsys, *command, "--list", "list.csv", "--keep", "customer_id", "--out", "r.html", "--json"
+        capsys,
+        *command,
+        "--list",
+        "list.csv",
+        "--keep",
+        "customer_id",
+        "--out",
+        "r.html",
+        "--json",
     )
     assert code == 0
     found = json.loads(out)
     assert (found["report"], found["list"]) == ("r.html", "list.csv")
-    page, listed = (here / "r.html").read_text("utf-8"), (here / "list.csv").read_text().split()
+    page, listed = (
+        (here / "r.html").read_text("utf-8"),
+        (here / "list.csv").read_text().split(),
+    )
     assert listed[0] == '"customer_id","uplift","rank","treat"'
     assert sum(line.endswith("true") for line in listed) == 30
     assert '<a href="list.csv" download>' in page
     assert html.escape(found["verdict"]) in page
     assert f'class="sign {found["colour"]}"' in page
-    assert (found["rows"], found["treated"]["people"], found["treated"]["cost"]) == (100, 30, 0)
-    for number in (found["treated"]["gain"], *(found[n] for n in ("average_effect", "auuc"))):
-        low, high = (math.inf if end is None else end for end in (number["low"], number["high"]))
+    assert (found["rows"], found["treated"]["people"], found["treated"]["cost"]) == (
+        100,
+        30,
+        0,
+    )
+    for number in (
+        found["treated"]["gain"],
+        *(found[n] for n in ("average_effect", "auuc")),
+    ):
+        low, high = (
+            math.inf if end is None else end for end in (number["low"], number["high"])
+        )
         assert (-math.inf if low == math.inf else low) <= number["value"] <= high
     (shown,) = re.findall(r'<th scope="row">Qini</th><td>([^<]*)</td>', page)
     places = len(shown.partition(".")[2])
-    assert float(shown) == pytest.approx(100 * found["qini"]["value"], abs=0.51 * 10**-places)
+    assert float(shown) == pytest.approx(
+        100 * found["qini"]["value"], abs=0.51 * 10**-places
+    )
     again = page.partition('<dd class="command">')[2].partition("</dd>")[0]
     words = shlex.split(html.unescape(again))
     assert words[:3] == ["unjoined", "report", "--force"]
@@ -77,7 +105,8 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, campaign
     code, _, err = run(capsys, *command, "--out", "r.html")
     assert code == 2
     assert (
-        err == "unjoined: --out 'r.html' exists. Add --force to replace it, or name another file.\n"
+        err
+        == "unjoined: --out 'r.html' exists. Add --force to replace it, or name another file.\n"
     )
     assert (here / "r.html").read_text("utf-8") == page
     code, out, _ = run(capsys, *words[1:])
@@ -92,10 +121,16 @@ def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, camp
                        "--table", "customers.parquet", "--out", "r.html")  # fmt: skip
     assert code == 0
     assert "r-list.csv" in out
-    assert (here / "r-list.csv").read_text().startswith('"customer_id","uplift","rank","treat"')
+    assert (
+        (here / "r-list.csv")
+        .read_text()
+        .startswith('"customer_id","uplift","rank","treat"')
+    )
     page = (here / "r.html").read_text("utf-8")
     assert '<a href="r-list.csv" download>' in page
-    assert "responses per 100 people" in page  # the outcome is 0 or 1, and has no other name
+    assert (
+        "responses per 100 people" in page
+    )  # the outcome is 0 or 1, and has no other name
     score = "unjoined score --model m.skops --table customers.parquet"
     assert f"{score} --keep customer_id --out LIST.csv" in page
 
@@ -103,7 +138,9 @@ def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, camp
 def test_a_red_report_has_a_list_without_decisions(capsys, here, campaign):
     shutil.copytree(campaign, here, dirs_exist_ok=True)
     same = ["treatments_north.parquet", "treatments_south.parquet"]
-    shutil.copy(here / same[0], here / same[1])  # both populations treated the same people
+    shutil.copy(
+        here / same[0], here / same[1]
+    )  # both populations treated the same people
     code, out, _ = run(capsys, "report", "--model", "m.skops", *table_options(here),
                        "--table", "customers.parquet", "--out", "r.html")  # fmt: skip
     assert code == 3
@@ -144,9 +181,18 @@ def stores(tmp_path_factory):
         for name, often in (("north", 0.8), ("south", 0.2)):
             store, visits = rng.integers(0, 60, 1500), rng.poisson(3, 1500)
             treated = rng.random(1500) < often
-            paid = 9e5 + 2e4 * visits + effect[store] * treated + 1e4 * rng.standard_normal(1500)
-            frame = pd.DataFrame({"store": [f"no {s}" for s in store], "visits": visits})
-            frame["age"] = [str(age) if age < 89 else "old" for age in rng.integers(20, 90, 1500)]
+            paid = (
+                9e5
+                + 2e4 * visits
+                + effect[store] * treated
+                + 1e4 * rng.standard_normal(1500)
+            )
+            frame = pd.DataFrame(
+                {"store": [f"no {s}" for s in store], "visits": visits}
+            )
+            frame["age"] = [
+                str(age) if age < 89 else "old" for age in rng.integers(20, 90, 1500)
+            ]
             frame[label] = paid.round() if label == "paid" else treated.astype(int)
             frame.to_csv(folder / f"{kind}_{name}.csv", index=False)
     names = [f"no {s}" for s in range(60) for _ in range(50 if s < 20 else 10)]
@@ -157,8 +203,18 @@ def stores(tmp_path_factory):
 
 STORES = [
     *("--outcome", "paid", "--treatment", "mailed", "--model", "m.skops"),
-    *("--outcomes", "north=outcomes_north.csv", "--outcomes", "south=outcomes_south.csv"),
-    *("--treatments", "north=treatments_north.csv", "--treatments", "south=treatments_south.csv"),
+    *(
+        "--outcomes",
+        "north=outcomes_north.csv",
+        "--outcomes",
+        "south=outcomes_south.csv",
+    ),
+    *(
+        "--treatments",
+        "north=treatments_north.csv",
+        "--treatments",
+        "south=treatments_south.csv",
+    ),
 ]
 
 
@@ -175,7 +231,15 @@ def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores)
         code, scored, _ = run(capsys, "score", "--model", "m.skops", "--table", "people.csv",
                               "--share", "30%", "--out", "list.csv")  # fmt: skip
         assert code == 0
-        command = ["report", *STORES, "--table", "people.csv", "--share", "30%", "--force"]
+        command = [
+            "report",
+            *STORES,
+            "--table",
+            "people.csv",
+            "--share",
+            "30%",
+            "--force",
+        ]
         code, _, err = run(capsys, *command)
         assert code == 0
         assert err == ""  # the fit has said it, and so does the page
@@ -195,12 +259,18 @@ def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores)
 
 def test_the_biggest_driver_is_shown_also_if_it_has_many_levels(stores):
     page = (stores / "report.html").read_text("utf-8")
-    found = page.partition("How much uplift varies with each feature")[2].partition("</svg>")[0]
+    found = page.partition("How much uplift varies with each feature")[2].partition(
+        "</svg>"
+    )[0]
     names = re.findall(r'text-anchor="end"[^>]*>([^<]+)</text>', found)
     assert names[0] == "store"
-    size = float(re.findall(r'class="label"[^>]*>([\d,]+)</text>', found)[0].replace(",", ""))
+    size = float(
+        re.findall(r'class="label"[^>]*>([\d,]+)</text>', found)[0].replace(",", "")
+    )
     assert size == pytest.approx(40_000, rel=0.35)
-    assert "store, 12 of 60 values" in page  # the six highest and lowest of those with 20 people
+    assert (
+        "store, 12 of 60 values" in page
+    )  # the six highest and lowest of those with 20 people
 
 
 def test_check_fit_and_report_agree_on_the_same_tables(capsys, here, write_campaign):
@@ -214,5 +284,7 @@ def test_check_fit_and_report_agree_on_the_same_tables(capsys, here, write_campa
     reported = json.loads(run(capsys, "report", *tables, *words)[1])
     page = (here / "r.html").read_text("utf-8")
     for end in ("value", "low", "high"):
-        assert reported["average_effect"][end] == pytest.approx(fitted["average_effect"][end])
+        assert reported["average_effect"][end] == pytest.approx(
+            fitted["average_effect"][end]
+        )
     assert f"{checked['strength']:.3g}" in html.unescape(page)

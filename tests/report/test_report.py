@@ -44,7 +44,9 @@ class Page(HTMLParser):
 
     def text(self):
         return " ".join(
-            data for where, data in self.texts if where[-1:] not in (("script",), ("style",))
+            data
+            for where, data in self.texts
+            if where[-1:] not in (("script",), ("style",))
         )
 
 
@@ -54,7 +56,9 @@ def page(written):
 
 
 def stages(written):
-    found = re.search(r'<script type="application/json" id="stages">(.*?)</script>', written.html)
+    found = re.search(
+        r'<script type="application/json" id="stages">(.*?)</script>', written.html
+    )
     return json.loads(found[1])
 
 
@@ -122,9 +126,15 @@ def test_areas_and_curve_are_those_of_the_evaluation(written, page):
     average = written.evaluation.average.interval(0.95)
     half = 50 * (average[1] - average[0])
     places = max(0, 1 - int(np.floor(np.log10(half))))  # two digits of the uncertainty
-    for estimate in (written.evaluation.average, written.evaluation.auuc, written.evaluation.qini):
+    for estimate in (
+        written.evaluation.average,
+        written.evaluation.auuc,
+        written.evaluation.qini,
+    ):
         low, high = estimate.interval(0.95)
-        said = (f"{100 * low:+.{n}f} to {100 * high:+.{n}f}" for n in (places, places + 1))
+        said = (
+            f"{100 * low:+.{n}f} to {100 * high:+.{n}f}" for n in (places, places + 1)
+        )
         assert any(words in text for words in said)
 
 
@@ -152,8 +162,13 @@ def test_the_verdict_is_no_better_than_that_of_the_tables(written, page):
 
 def test_the_first_screen_says_what_two_populations_cannot_show(page):
     text = " ".join(page.text().split())
-    first = text[: text.index("Can these tables tell?", text.index("How far to trust it"))]
-    assert "if people respond alike in 'south' and <b>north</b>, which these tables" in first
+    first = text[
+        : text.index("Can these tables tell?", text.index("How far to trust it"))
+    ]
+    assert (
+        "if people respond alike in 'south' and <b>north</b>, which these tables"
+        in first
+    )
     assert "Not tested: that people with the same features respond alike" in first
     assert "you can act on it" not in text
 
@@ -162,7 +177,9 @@ def test_a_ranking_is_no_reason_for_care_if_everyone_is_treated(tmp_path):
     """The effect is the same for all, so that no order is better than another."""
     problem = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 1)),
-        policies={k: (lambda X, e=e: np.full(len(X), e)) for k, e in (("A", 0.9), ("B", 0.1))},
+        policies={
+            k: (lambda X, e=e: np.full(len(X), e)) for k, e in (("A", 0.9), ("B", 0.1))
+        },
         outcome=lambda X, treated, rng: treated + rng.standard_normal(len(X)),
         outcome_mean=lambda X, treated: treated + 0.0,
     )
@@ -180,17 +197,23 @@ def test_no_value_of_a_person_and_no_rare_category_is_in_the_page(written, page)
     assert written.RARE not in written.html
     told = set(re.findall(r"\d+\.\d+", page.text()))
     for X in (written.data.X, written.people):
-        rows = {f"{value:.6g}" for value in X["age"]} | {f"{value:.2f}" for value in X["spend"]}
+        rows = {f"{value:.6g}" for value in X["age"]} | {
+            f"{value:.2f}" for value in X["spend"]
+        }
         assert not {number for number in rows & told if len(number) > 6}
 
 
-@pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")  # of gaps that the fit had not
+@pytest.mark.filterwarnings(
+    "ignore::unjoined.errors.ColumnWarning"
+)  # of gaps that the fit had not
 def test_missing_cells_of_any_column_are_counted(written, tmp_path):
     people = written.people.copy()
     people.loc[people.index[:40], "town"] = None
     people.loc[people.index[50:57], "age"] = np.nan
     given = {"diagnosis": written.diagnosis, "evaluation": written.evaluation}
-    path = report(written.model, written.data, tmp_path / "gaps.html", people=people, **given)
+    path = report(
+        written.model, written.data, tmp_path / "gaps.html", people=people, **given
+    )
     (said,) = re.findall(
         r"Missing values among the people:</b> (.*?)\.</p>", path.read_text("utf-8")
     )
@@ -201,8 +224,12 @@ def test_missing_cells_of_any_column_are_counted(written, tmp_path):
 
 
 def test_segments_hold_everyone_once_and_twenty_at_least(written):
-    table = written.html.partition("Segments, the best first")[2].partition("</table>")[0]
-    rows = re.findall(r'<th scope="row">[^<]+</th><td>(\d+)</td><td>([-+.\d]+)</td>', table)
+    table = written.html.partition("Segments, the best first")[2].partition("</table>")[
+        0
+    ]
+    rows = re.findall(
+        r'<th scope="row">[^<]+</th><td>(\d+)</td><td>([-+.\d]+)</td>', table
+    )
     people, predicted = [int(n) for n, _ in rows], [float(each) for _, each in rows]
     assert sum(people) == len(written.people)
     assert min(people) >= max(20, 0.05 * len(written.people))
@@ -213,7 +240,9 @@ def test_curves_are_partial_dependences_with_the_models_own_error(written):
     model, X = written.model, written.people
     changed = X.assign(age=30.0)
     found = model.mean_change(X, changed)
-    assert found.value == pytest.approx(np.mean(model.predict(changed) - model.predict(X)))
+    assert found.value == pytest.approx(
+        np.mean(model.predict(changed) - model.predict(X))
+    )
     assert model.mean_change(X, X).value == 0.0
     assert model.mean_change(X, X).standard_error == 0.0
     assert found.standard_error > 0.0
@@ -222,7 +251,9 @@ def test_curves_are_partial_dependences_with_the_models_own_error(written):
 def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
     data = paper_problem(b=0.0).draw(100, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnjoinedWarning)  # of weak identification, rightly
+        warnings.simplefilter(
+            "ignore", UnjoinedWarning
+        )  # of weak identification, rightly
         model = TwoStageUplift().fit(**data)
         evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
         path = report(model, data, tmp_path / "red.html", evaluation=evaluation)
@@ -234,7 +265,10 @@ def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
     assert page.tags("input") == []
     assert "Qini" not in page.text()  # numbers without an interval would be noise
     assert "rank by it" not in page.text()
-    assert f"to these tables, as numbers of fingerprint {model.run_['data']}" in page.text()
+    assert (
+        f"to these tables, as numbers of fingerprint {model.run_['data']}"
+        in page.text()
+    )
 
 
 def test_a_model_of_other_rows_is_not_said_to_be_of_these_tables(written, page):
@@ -243,10 +277,21 @@ def test_a_model_of_other_rows_is_not_said_to_be_of_these_tables(written, page):
 
 def test_a_half_is_rounded_as_the_script_of_the_page_does(written, tmp_path):
     terms = Terms(unit="purchases", value=1000.0, cost=0.5, share=0.35)
-    found = {"diagnosis": written.diagnosis, "evaluation": written.evaluation, "terms": terms}
+    found = {
+        "diagnosis": written.diagnosis,
+        "evaluation": written.evaluation,
+        "terms": terms,
+    }
     people = written.people[:300]  # 105 are treated, for 52.5
-    path = report(written.model, written.data, tmp_path / "r.html", people=people, **found)
-    assert json.loads(re.search(r'id="stages">(.*?)<', path.read_text())[1])["money_places"] == 0
+    path = report(
+        written.model, written.data, tmp_path / "r.html", people=people, **found
+    )
+    assert (
+        json.loads(re.search(r'id="stages">(.*?)<', path.read_text())[1])[
+            "money_places"
+        ]
+        == 0
+    )
     assert "which costs 53." in Page(path.read_text("utf-8")).text()
 
 
@@ -260,7 +305,9 @@ def test_names_beside_bars_have_room_also_where_letters_are_largest(page):
         )
         if attrs.get("text-anchor") == "end"
     ]
-    assert any(text.startswith("<script>") for _, text in named)  # cut off at 18 letters
+    assert any(
+        text.startswith("<script>") for _, text in named
+    )  # cut off at 18 letters
     assert all(room >= 0.6 * 13.5 * len(text) for room, text in named)
 
 
@@ -271,24 +318,36 @@ def test_the_shaded_part_of_the_gap_lies_around_zero(page):
 CLEAR = SimulatedProblem(
     features=lambda n, rng: rng.standard_normal((n, 2)),
     policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
-    outcome=lambda X, treated, rng: treated * X[:, 0] + 0.1 * rng.standard_normal(len(X)),
+    outcome=lambda X, treated, rng: (
+        treated * X[:, 0] + 0.1 * rng.standard_normal(len(X))
+    ),
     outcome_mean=lambda X, treated: treated * X[:, 0],
 )
 
 
-@pytest.mark.parametrize(("problem", "helps"), [(CLEAR, True), (campaign_problem(), False)])
-def test_a_list_is_advised_without_a_doubt_only_if_its_gain_is_above_zero(problem, helps, tmp_path):
+@pytest.mark.parametrize(
+    ("problem", "helps"), [(CLEAR, True), (campaign_problem(), False)]
+)
+def test_a_list_is_advised_without_a_doubt_only_if_its_gain_is_above_zero(
+    problem, helps, tmp_path
+):
     data = problem.draw(150, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnjoinedWarning)  # few rows
         model = TwoStageUplift().fit(**data)
         evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
         _, numbers = report_with_numbers(
-            model, data, tmp_path / "r.html", evaluation=evaluation, terms=Terms(share=0.3)
+            model,
+            data,
+            tmp_path / "r.html",
+            evaluation=evaluation,
+            terms=Terms(share=0.3),
         )
     assert (numbers["treated"]["gain"]["low"] > 0.0) == helps
     assert ("The tables do not show that it helps." in numbers["verdict"]) != helps
-    assert "treat the 30% of people with the highest scores" in numbers["verdict"].lower()
+    assert (
+        "treat the 30% of people with the highest scores" in numbers["verdict"].lower()
+    )
 
 
 def test_a_gain_that_is_known_for_half_of_the_people_is_called_a_best_guess(tmp_path):
@@ -307,19 +366,28 @@ def test_a_gain_that_is_known_for_half_of_the_people_is_called_a_best_guess(tmp_
         model = TwoStageUplift().fit(**data)
         evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
         path, numbers = report_with_numbers(
-            model, data, tmp_path / "r.html", evaluation=evaluation, terms=Terms(share=1.0)
+            model,
+            data,
+            tmp_path / "r.html",
+            evaluation=evaluation,
+            terms=Terms(share=1.0),
         )
     assert numbers["treated"]["gain"]["low"] > 0.0
-    found = re.search(r"treat everyone. The tables tell about (\d+)% of them", numbers["verdict"])
+    found = re.search(
+        r"treat everyone. The tables tell about (\d+)% of them", numbers["verdict"]
+    )
     assert found[1] == f"{100 * evaluation.speaks_for:.0f}"
     assert evaluation.speaks_for < 0.8  # from which on it is not worth a word
     text = Page(path.read_text("utf-8")).text()
     part = re.search(
-        r"Of this, ([\d.,]+) \(95% interval: .*?\) was measured: it comes from the (\d+)%", text
+        r"Of this, ([\d.,]+) \(95% interval: .*?\) was measured: it comes from the (\d+)%",
+        text,
     )
     assert part[2] == found[1]
     whole = numbers["treated"]["gain"]["value"]
-    assert float(part[1].replace(",", "")) == pytest.approx(whole * int(found[1]) / 100, rel=0.02)
+    assert float(part[1].replace(",", "")) == pytest.approx(
+        whole * int(found[1]) / 100, rel=0.02
+    )
     assert f"They are {100 - int(found[1])}% of those advised" in text
 
 
@@ -338,7 +406,12 @@ def test_tables_of_few_rows_are_refused(written, tmp_path):
     with pytest.raises(InputError, match="averages of 20 people"):
         report(written.model, written.data.take(at), tmp_path / "few.html")
     with pytest.raises(InputError, match="19 people to score"):
-        report(written.model, written.data, tmp_path / "few.html", people=written.people[:19])
+        report(
+            written.model,
+            written.data,
+            tmp_path / "few.html",
+            people=written.people[:19],
+        )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 from problems import PROBLEMS
-from trials import DEFAULT, JOINT, METHODS, PAPER, SLOW, oracle_share, run_trial, t_learner
+from trials import (
+    DEFAULT,
+    JOINT,
+    METHODS,
+    PAPER,
+    SLOW,
+    oracle_share,
+    run_trial,
+    t_learner,
+)
 
 
 def test_share_is_one_for_the_truth_and_nought_on_average_for_a_random_order():

@@ -17,7 +17,16 @@ def refusal(*words):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 7, 12345])
 def test_a_small_run_works_on_every_seed_and_is_not_run_twice(seed, capsys, tmp_path):
-    words = ["synthetic", "--small", "--trials", "1", "--jobs", "1", "--out", str(tmp_path)]
+    words = [
+        "synthetic",
+        "--small",
+        "--trials",
+        "1",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
     main([*words, "--seed", str(seed)])
     assert "not shown" in capsys.readouterr().out
     files = [tmp_path / "paper-results.json", tmp_path / "paper-trials.jsonl"]
@@ -32,7 +41,9 @@ def test_a_small_run_works_on_every_seed_and_is_not_run_twice(seed, capsys, tmp_
 
 
 @pytest.mark.slow
-def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, data, tmp_path):
+def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(
+    capsys, data, tmp_path
+):
     options = ["--ridges", "--small", "--trials", "1", "--jobs", "1", "--data", data]
     main(["jobs", "email", "jobs", *options, "--out", str(tmp_path)])
     assert "email: 1 of 1 trials" in capsys.readouterr().err
@@ -48,7 +59,9 @@ def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, data,
 
 def test_all_looks_for_the_data_of_studies_before_it_begins(data, tmp_path):
     out = tmp_path / "out"
-    assert "the email data have 1500 rows" in refusal("all", "--data", data, "--out", out)
+    assert "the email data have 1500 rows" in refusal(
+        "all", "--data", data, "--out", out
+    )
     assert not out.exists()
 
 
@@ -57,9 +70,17 @@ def test_what_cannot_be_run_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     empty = tmp_path / "empty"
     assert "--trials must be 1 or above" in refusal("synthetic", "--trials", 0)
-    assert "is a file; name a folder" in refusal("synthetic", "--out", tmp_path / "file")
-    assert "cannot be made" in refusal("synthetic", "--out", tmp_path / "file" / "below")
+    assert "is a file; name a folder" in refusal(
+        "synthetic", "--out", tmp_path / "file"
+    )
+    assert "cannot be made" in refusal(
+        "synthetic", "--out", tmp_path / "file" / "below"
+    )
     assert "Check --data" in refusal("jobs", "--data", tmp_path / "no")
     assert "too few for the tables of --small" in refusal("criteo", "--small")
-    assert "A part of it will do" in refusal("criteo", "--data", empty, "--out", tmp_path / "o")
-    assert "Kevin_Hillstrom" in refusal("email", "--data", empty, "--out", tmp_path / "o")
+    assert "A part of it will do" in refusal(
+        "criteo", "--data", empty, "--out", tmp_path / "o"
+    )
+    assert "Kevin_Hillstrom" in refusal(
+        "email", "--data", empty, "--out", tmp_path / "o"
+    )

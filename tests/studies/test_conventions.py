@@ -36,7 +36,9 @@ def sklift_metrics():
 
 
 # It still calls a function that scikit-learn is about to remove.
-ignore_stable_cumsum = pytest.mark.filterwarnings("ignore:Function stable_cumsum:FutureWarning")
+ignore_stable_cumsum = pytest.mark.filterwarnings(
+    "ignore:Function stable_cumsum:FutureWarning"
+)
 
 
 @ignore_stable_cumsum
@@ -45,7 +47,9 @@ ignore_stable_cumsum = pytest.mark.filterwarnings("ignore:Function stable_cumsum
 def test_scikit_uplift_areas_are_equal_to_the_package(sklift_metrics, seed, tied):
     score, y, t, _ = trial(seed, tied=tied)
     assert_allclose(
-        sklift_uplift_auc(score, y, t), sklift_metrics.uplift_auc_score(y, score, t), atol=1e-12
+        sklift_uplift_auc(score, y, t),
+        sklift_metrics.uplift_auc_score(y, score, t),
+        atol=1e-12,
     )
     for negative in (True, False):
         assert_allclose(
@@ -56,7 +60,9 @@ def test_scikit_uplift_areas_are_equal_to_the_package(sklift_metrics, seed, tied
 
 
 @ignore_stable_cumsum
-def test_scikit_uplift_perfect_order_switches_its_second_key_as_in_the_package(sklift_metrics):
+def test_scikit_uplift_perfect_order_switches_its_second_key_as_in_the_package(
+    sklift_metrics,
+):
     """More untreated responders than silent treated, which few random draws have."""
     score, y, t, _ = trial(0)
     y = np.where(t == 0, np.arange(60) % 5 > 0, np.arange(60) % 7 > 0).astype(int)
@@ -100,7 +106,11 @@ def test_scikit_uplift_scores_above_one_exist():
     rng = np.random.default_rng(0)
     best = 0.0
     for _ in range(1000):
-        score, y, t = rng.normal(size=10), rng.integers(0, 2, 10), rng.integers(0, 2, 10)
+        score, y, t = (
+            rng.normal(size=10),
+            rng.integers(0, 2, 10),
+            rng.integers(0, 2, 10),
+        )
         if 0 < t.sum() < 10 and 0 < y.sum() < 10:
             best = max(best, sklift_uplift_auc(score, y, t))
     assert best > 1.0
@@ -115,10 +125,14 @@ def best_rows(score, k):
 
 def fill_from_zero(points):
     """Replace unknown (None) points by straight lines from (0, 0) and between known ones."""
-    known = [(0, 0.0)] + [(k, p) for k, p in enumerate(points, start=1) if p is not None]
+    known = [(0, 0.0)] + [
+        (k, p) for k, p in enumerate(points, start=1) if p is not None
+    ]
     filled = []
     for (left, low), (right, high) in pairwise(known):
-        filled += [low + (high - low) * (k - left) / (right - left) for k in range(left, right)]
+        filled += [
+            low + (high - low) * (k - left) / (right - left) for k in range(left, right)
+        ]
     return np.array([*filled, known[-1][1]])
 
 
@@ -136,7 +150,9 @@ def slow_causalml_qini_curve(score, y, t):
     for k in range(1, len(score) + 1):
         top = best_rows(score, k)
         arms = y[top][t[top] == 1], y[top][t[top] == 0]
-        points.append(arms[0].sum() - arms[1].mean() * len(arms[0]) if len(arms[1]) else None)
+        points.append(
+            arms[0].sum() - arms[1].mean() * len(arms[0]) if len(arms[1]) else None
+        )
     return fill_from_zero(points)
 
 
@@ -188,7 +204,9 @@ def test_causalml_auuc_with_tau_is_the_papers_auuc_in_other_units(seed):
 
 
 def slow_pylift_q(score, y, t, e, curve):
-    weight = [0.5 / p if treated else 0.5 / (1 - p) for p, treated in zip(e, t, strict=True)]
+    weight = [
+        0.5 / p if treated else 0.5 / (1 - p) for p, treated in zip(e, t, strict=True)
+    ]
 
     def sums(rows):
         n_t = sum(weight[i] for i in rows if t[i] == 1)
@@ -219,7 +237,11 @@ def test_pylift_q_follows_its_definition(curve, constant, tied):
     for seed in SEEDS:
         score, y, t, e = trial(seed, n=40, tied=tied)
         propensity = e if constant == "rows" else constant
-        full = np.full(40, t.mean()) if propensity is None else np.broadcast_to(propensity, 40)
+        full = (
+            np.full(40, t.mean())
+            if propensity is None
+            else np.broadcast_to(propensity, 40)
+        )
         got = pylift_q(score, y, t, propensity=propensity, curve=curve)
         assert_allclose(got, slow_pylift_q(score, y, t, full, curve), atol=1e-13)
 
@@ -268,26 +290,36 @@ def test_scikit_uplift_and_pylift_need_binary_outcomes():
 
 
 def test_one_arm_is_refused():
-    with pytest.raises(LabelError, match="treated and untreated rows, got 2 treated of 2"):
+    with pytest.raises(
+        LabelError, match="treated and untreated rows, got 2 treated of 2"
+    ):
         causalml_auuc([1, 2], y=[0, 1], treatment=[1, 1])
 
 
 def test_missing_columns_are_said():
-    with pytest.raises(InputError, match="without tau, both y and treatment are needed"):
+    with pytest.raises(
+        InputError, match="without tau, both y and treatment are needed"
+    ):
         causalml_auuc([1, 2], y=[0, 1])
-    with pytest.raises(InputError, match="without tau, both y and treatment are needed"):
+    with pytest.raises(
+        InputError, match="without tau, both y and treatment are needed"
+    ):
         causalml_qini([1, 2], treatment=[0, 1])
 
 
 def test_nothing_to_normalize_by_is_said():
     with pytest.raises(InputError, match="gain of treating all rows is 0"):
         causalml_auuc([1, 2], tau=[1.0, -1.0])
-    with pytest.raises(InputError, match="perfect curve of this convention is the diagonal"):
+    with pytest.raises(
+        InputError, match="perfect curve of this convention is the diagonal"
+    ):
         sklift_qini_auc([1, 2], [0, 0], [0, 1])
 
 
 def test_plateau_needs_a_positive_effect():
-    with pytest.raises(InputError, match="needs a positive overall effect, got -1 rows"):
+    with pytest.raises(
+        InputError, match="needs a positive overall effect, got -1 rows"
+    ):
         sklift_qini_auc([1, 2], [1, 0], [0, 1], negative_effect=False)
 
 
@@ -303,7 +335,11 @@ def test_top_rows_of_one_arm_are_refused():
 
 
 def test_unknown_options_are_refused():
-    with pytest.raises(InputError, match="strategy must be one of 'overall', 'by_group'"):
+    with pytest.raises(
+        InputError, match="strategy must be one of 'overall', 'by_group'"
+    ):
         sklift_uplift_at_k([1, 2], [1, 0], [0, 1], strategy="both")
-    with pytest.raises(InputError, match="curve must be one of 'qini', 'cgains', 'aqini'"):
+    with pytest.raises(
+        InputError, match="curve must be one of 'qini', 'cgains', 'aqini'"
+    ):
         pylift_q([1, 2], [1, 0], [0, 1], curve="cuplift")

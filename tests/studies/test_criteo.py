@@ -15,7 +15,9 @@ from studies.criteo import Impression, criteo_impressions, fetch_criteo
 from unjoined.errors import InputError, TableError
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "criteo_counterfactual"
-needs_files = pytest.mark.skipif(not REAL.is_dir(), reason="the Criteo files are not here")
+needs_files = pytest.mark.skipif(
+    not REAL.is_dir(), reason="the Criteo files are not here"
+)
 
 CODES = (300, 250, 0, 47, 1585, 5, 0, 56, 74, 0)  # display features 1 to 10
 TOKEN_OF_FEATURE = {3: 2, 4: 3, 5: 4, 6: 5, 7: 6, 8: 7, 9: 8, 10: 9}
@@ -66,7 +68,9 @@ def form_b(made):
         cost = "0.001" if one.clicked else "0.999"
         label = f"0:{cost}:{kept!r} "
         for j, flag in enumerate(flags):
-            lines.append(f"{label if j == 0 else ''}| 11_1 12_{flag} 17_1:2 17_2 17_1:3 35_12")
+            lines.append(
+                f"{label if j == 0 else ''}| 11_1 12_{flag} 17_1:2 17_2 17_1:3 35_12"
+            )
         lines.append("")
     return "\n".join(lines)
 
@@ -81,7 +85,9 @@ def form_c(made, space=""):
         )
         for j, flag in enumerate(flags):
             label = f"|l {cost} |p {weight!r}{space}" if j == 0 else ""
-            lines.append(f"{one.example} {label}|f {display} {49 if flag else 11}:1 149:1 211:2")
+            lines.append(
+                f"{one.example} {label}|f {display} {49 if flag else 11}:1 149:1 211:2"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -95,7 +101,9 @@ def assert_same(found, expected):
     assert [replace(one, propensity=0.0) for one in found] == [
         replace(one, propensity=0.0) for one in expected
     ]
-    assert_allclose([one.propensity for one in found], [one.propensity for one in expected])
+    assert_allclose(
+        [one.propensity for one in found], [one.propensity for one in expected]
+    )
 
 
 @pytest.mark.parametrize("form", [form_a, form_b])
@@ -130,7 +138,9 @@ def test_impressions_of_several_slots_are_passed_over(tmp_path):
 def test_blank_lines_between_impressions_are_no_matter(tmp_path, form):
     made = draw(4)
     text = "\n\n".join(form([one]) for one in made) + "\n\n"
-    assert_same(list(criteo_impressions(written(tmp_path, text))), [one for one, _ in made])
+    assert_same(
+        list(criteo_impressions(written(tmp_path, text))), [one for one, _ in made]
+    )
 
 
 def test_an_archive_without_files_is_empty(tmp_path):
@@ -143,10 +153,22 @@ def test_an_archive_without_files_is_empty(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("cut.gz", lambda text: gzip.compress(text)[:-9], "is damaged or cut off after line"),
-        ("flipped.gz", lambda text: gzip.compress(text)[:-8] + bytes(8), "is damaged or cut off"),
+        (
+            "cut.gz",
+            lambda text: gzip.compress(text)[:-9],
+            "is damaged or cut off after line",
+        ),
+        (
+            "flipped.gz",
+            lambda text: gzip.compress(text)[:-8] + bytes(8),
+            "is damaged or cut off",
+        ),
         ("binary.txt", lambda text: text + b"\xff\xfe\n", "is not text after line"),
-        ("cut.tar.gz", lambda text: gzip.compress(text)[:40], "is damaged or cut off after line 0"),
+        (
+            "cut.tar.gz",
+            lambda text: gzip.compress(text)[:40],
+            "is damaged or cut off after line 0",
+        ),
     ],
 )
 def test_damage_is_an_error_that_names_the_file(tmp_path, name, change, message):
@@ -159,7 +181,10 @@ def test_damage_is_an_error_that_names_the_file(tmp_path, name, change, message)
 def test_line_ends_and_names_of_files_do_not_matter(tmp_path):
     made = draw(9)
     text = form_a(made).replace("\n", "\r\n").rstrip().encode()
-    for name, content in (("plain", text), ("packed, but not by its name", gzip.compress(text))):
+    for name, content in (
+        ("plain", text),
+        ("packed, but not by its name", gzip.compress(text)),
+    ):
         path = tmp_path / name
         path.write_bytes(content)
         assert_same(list(criteo_impressions(path)), [one for one, _ in made])
@@ -228,14 +253,18 @@ def test_memory_does_not_grow_with_the_file(tmp_path, form):
         assert sum(1 for _ in criteo_impressions(path)) == n
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < peaks[0] + 50_000  # the text itself is ten times as long, over a megabyte
+    assert (
+        peaks[1] < peaks[0] + 50_000
+    )  # the text itself is ten times as long, over a megabyte
 
 
 def test_a_display_index_may_be_a_file(tmp_path):
     path = written(tmp_path, form_c(draw(5)))
     rows = "".join(f"{token},{feature},7\n" for token, feature in INDEX.items())
     index = written(
-        tmp_path, f"challenge_index,testbed_feature_id,n\n{rows}11,12,\n149,,3\n", "index.csv"
+        tmp_path,
+        f"challenge_index,testbed_feature_id,n\n{rows}11,12,\n149,,3\n",
+        "index.csv",
     )
     by_file, by_mapping = (
         fetch_criteo(path=path, display_index=given).X for given in (index, INDEX)
@@ -248,22 +277,32 @@ def test_a_display_index_may_be_a_file(tmp_path):
 
 def test_a_bad_display_index_is_located(tmp_path):
     path = written(tmp_path, form_c(draw(1)))
-    bad = written(tmp_path, "challenge_index,testbed_feature_id\n2,3\n3,four\n", "index.csv")
-    with pytest.raises(TableError, match=r"line 3 of '.*index.csv' .* expected two whole numbers"):
+    bad = written(
+        tmp_path, "challenge_index,testbed_feature_id\n2,3\n3,four\n", "index.csv"
+    )
+    with pytest.raises(
+        TableError, match=r"line 3 of '.*index.csv' .* expected two whole numbers"
+    ):
         fetch_criteo(path=path, display_index=bad)
     bad.write_text("challenge_index,feature\n2,3\n")
     with pytest.raises(
         TableError, match=r"has no column 'testbed_feature_id'. Check display_index"
     ):
         fetch_criteo(path=path, display_index=bad)
-    with pytest.raises(TableError, match=r"there is no file '.*absent.csv'. Check display_index"):
+    with pytest.raises(
+        TableError, match=r"there is no file '.*absent.csv'. Check display_index"
+    ):
         fetch_criteo(path=path, display_index=tmp_path / "absent.csv")
 
 
 def test_the_whole_test_bed_is_not_downloaded_by_accident(cache, tmp_path):
-    with pytest.raises(TableError, match=r"CriteoBannerFillingChallenge.tar.gz' \(35 GB\) by hand"):
+    with pytest.raises(
+        TableError, match=r"CriteoBannerFillingChallenge.tar.gz' \(35 GB\) by hand"
+    ):
         fetch_criteo()
-    with pytest.raises(TableError, match=r"there is no file '.*absent.txt'. Check the path"):
+    with pytest.raises(
+        TableError, match=r"there is no file '.*absent.txt'. Check the path"
+    ):
         criteo_impressions(tmp_path / "absent.txt")
 
 
@@ -278,38 +317,92 @@ LOGGED = "7 |l 0.999 |p 20.0|f 0:300 1:250 49:1"
     [
         (["age,visit"], 1, "expected an impression, .* found 'age,visit'"),
         ([], 0, "the file is empty"),
-        ([A, SHOWN, OTHER, "shared 7| 1:3"], 4, "expected 'example ID: .*found 'shared 7"),
-        ([A.replace(" 0 0.5", " 2 0.5"), SHOWN, OTHER], 1, "expected 'example ID: HASH CLICK"),
+        (
+            [A, SHOWN, OTHER, "shared 7| 1:3"],
+            4,
+            "expected 'example ID: .*found 'shared 7",
+        ),
+        (
+            [A.replace(" 0 0.5", " 2 0.5"), SHOWN, OTHER],
+            1,
+            "expected 'example ID: HASH CLICK",
+        ),
         ([A.replace("0.5", "half"), SHOWN, OTHER], 1, "expected 'example ID.*'half'"),
         ([A.replace(" 1 2 ", " 1 0 ")], 1, "with at least one candidate"),
         ([A.replace("2:250 ", ""), SHOWN, OTHER], 1, "display feature 2 is missing"),
         ([A.replace("300", "inf"), SHOWN, OTHER], 1, "a display feature is not finite"),
         ([A.replace("3:0", "three"), SHOWN, OTHER], 1, "expected 'example ID.*'three'"),
         ([B.replace("3_0", "3"), "0:0.999:0.1 | 12_1"], 1, "expected 'shared ID"),
-        ([A.replace("0.5", "1.5"), SHOWN, OTHER], 1, r"the propensity must lie in \(0, 1\]"),
+        (
+            [A.replace("0.5", "1.5"), SHOWN, OTHER],
+            1,
+            r"the propensity must lie in \(0, 1\]",
+        ),
         ([A, SHOWN], 2, "expected 2 candidates of example 7 after line 1"),
-        ([A, SHOWN, OTHER.replace("7", "8")], 3, "expected 2 candidates of example 7 after"),
-        ([A, SHOWN.replace("12:1", "12:2"), OTHER], 2, "feature 12 .* must be 0 or 1, .*neither"),
+        (
+            [A, SHOWN, OTHER.replace("7", "8")],
+            3,
+            "expected 2 candidates of example 7 after",
+        ),
+        (
+            [A, SHOWN.replace("12:1", "12:2"), OTHER],
+            2,
+            "feature 12 .* must be 0 or 1, .*neither",
+        ),
         ([A, SHOWN + " 12:0", OTHER], 2, "feature 12 .* must be 0 or 1, found both"),
-        ([B, "0:0.5:0.1 | 12_1"], 2, "expected the displayed product, '0:COST:PROPENSITY"),
+        (
+            [B, "0:0.5:0.1 | 12_1"],
+            2,
+            "expected the displayed product, '0:COST:PROPENSITY",
+        ),
         ([B], 1, "expected the displayed product, '0:COST:PROPENSITY"),
         ([B, "| 12_1"], 2, "expected the displayed product, '0:COST:PROPENSITY"),
         ([B, "0:0.999:0.1 | 12_3"], 2, "feature 12 .* must be 0 or 1, found neither"),
-        ([B, "0:0.999:0.1 | 12_1", "12_1"], 3, r"expected a candidate, '\| ...', found '12_1'"),
-        ([B, "0:0.999:0.1 | 12_1", "", "x 8| 1:3 2:4"], 4, "expected 'shared ID. FEATURE"),
-        ([B.replace("7", "seven"), "0:0.999:0.1 | 12_1"], 1, "expected 'shared ID.*seven"),
+        (
+            [B, "0:0.999:0.1 | 12_1", "12_1"],
+            3,
+            r"expected a candidate, '\| ...', found '12_1'",
+        ),
+        (
+            [B, "0:0.999:0.1 | 12_1", "", "x 8| 1:3 2:4"],
+            4,
+            "expected 'shared ID. FEATURE",
+        ),
+        (
+            [B.replace("7", "seven"), "0:0.999:0.1 | 12_1"],
+            1,
+            "expected 'shared ID.*seven",
+        ),
         ([B, "0:0.999:0.2 | 12_1"], 1, r"the propensity must lie in \(0, 1\], found 2"),
-        ([LOGGED, "8 |f 0:300 1:250 49:1"], 2, r"expected the displayed product, 'ID \|l COST"),
-        ([LOGGED.replace("0.999", "0.5")], 1, r"expected the displayed product, 'ID \|l COST"),
+        (
+            [LOGGED, "8 |f 0:300 1:250 49:1"],
+            2,
+            r"expected the displayed product, 'ID \|l COST",
+        ),
+        (
+            [LOGGED.replace("0.999", "0.5")],
+            1,
+            r"expected the displayed product, 'ID \|l COST",
+        ),
         ([LOGGED.replace("0:300 ", "")], 1, "display feature 1 is missing"),
-        ([LOGGED.replace("20.0", "0.0")], 1, r"the weight \|p must be above 0, found 0.0"),
-        ([LOGGED.replace("49:1", "50:1")], 1, "feature 12 .* must be 0 or 1, found neither"),
+        (
+            [LOGGED.replace("20.0", "0.0")],
+            1,
+            r"the weight \|p must be above 0, found 0.0",
+        ),
+        (
+            [LOGGED.replace("49:1", "50:1")],
+            1,
+            "feature 12 .* must be 0 or 1, found neither",
+        ),
         ([LOGGED, "", LOGGED], 2, r"expected the displayed product"),
     ],
 )
 def test_a_malformed_line_is_named_with_file_and_number(tmp_path, lines, at, message):
     path = written(tmp_path, "\n".join(lines))
-    with pytest.raises(TableError, match=rf"line {at} of '.*log.txt' cannot be read: .*{message}"):
+    with pytest.raises(
+        TableError, match=rf"line {at} of '.*log.txt' cannot be read: .*{message}"
+    ):
         fetch_criteo(path=path)
 
 
@@ -330,7 +423,9 @@ def first_form(path):
         click = int(cost == "0.001")
         propensity = float(p) * (1 if click else 10)
         features = tokens.strip().replace("_", ":")
-        out.append(f"example {example}: x {click} {propensity!r} 1 {1 + len(others)} {features}")
+        out.append(
+            f"example {example}: x {click} {propensity!r} 1 {1 + len(others)} {features}"
+        )
         for j, line in enumerate([shown, *others]):
             products = line.split("|")[1].split()
             names = " ".join(token.replace("_", ":").rsplit(":", token.count(":"))[0]
@@ -345,7 +440,9 @@ def test_the_public_sample_is_the_same_in_the_first_form(tmp_path):
     for part in ("train", "val", "test"):
         path = REAL / f"testbed_sample_1slot_vw_{part}.txt"
         found = list(criteo_impressions(path))
-        assert_same(list(criteo_impressions(written(tmp_path, first_form(path)))), found)
+        assert_same(
+            list(criteo_impressions(written(tmp_path, first_form(path)))), found
+        )
         n_rows += len(found)
         n_clicks += sum(one.clicked for one in found)
         n_lines += sum(one.n_candidates for one in found)
@@ -375,15 +472,22 @@ def test_all_candidates_agree_with_the_logged_lines():
     some, every = fetch_criteo(path=ALL_FILE), fetch_criteo(path=LOGGED_FILE)
     assert some.n_rows == 4000
     assert some.extra["n_candidates"].sum() == 48_936
-    assert (some.extra["n_candidates"].min(), some.extra["n_candidates"].max()) == (1, 69)
-    both = (some.extra["n_treated"] > 0) & (some.extra["n_treated"] < some.extra["n_candidates"])
+    assert (some.extra["n_candidates"].min(), some.extra["n_candidates"].max()) == (
+        1,
+        69,
+    )
+    both = (some.extra["n_treated"] > 0) & (
+        some.extra["n_treated"] < some.extra["n_candidates"]
+    )
     assert both.mean() == pytest.approx(0.87, abs=0.005)
     order = np.argsort(every.extra["example"])
     at = order[np.searchsorted(every.extra["example"][order], some.extra["example"])]
     assert_array_equal(some.X, every.X[at])
     assert_array_equal(some.y, every.y[at])
     assert_array_equal(some.treatment, every.treatment[at])
-    assert_allclose(some.extra["display_propensity"], every.extra["display_propensity"][at])
+    assert_allclose(
+        some.extra["display_propensity"], every.extra["display_propensity"][at]
+    )
 
 
 @needs_files
@@ -398,7 +502,9 @@ def test_two_releases_of_one_impression_agree():
     assert_array_equal(bed.X[:, :2], challenge.X[at])
     assert_array_equal(bed.y, challenge.y[at])
     assert_array_equal(bed.treatment, challenge.treatment[at])
-    assert_allclose(bed.extra["display_propensity"], challenge.extra["display_propensity"][at])
+    assert_allclose(
+        bed.extra["display_propensity"], challenge.extra["display_propensity"][at]
+    )
 
 
 @needs_files

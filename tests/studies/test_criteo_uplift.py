@@ -15,7 +15,9 @@ REAL = (
     Path(__file__).parents[3] / "shared" / "data" / "criteo_uplift"
     / "criteo-uplift-v2.1_sample1000.csv.gz"
 )  # fmt: skip
-needs_file = pytest.mark.skipif(not REAL.is_file(), reason="the Criteo uplift sample is not here")
+needs_file = pytest.mark.skipif(
+    not REAL.is_file(), reason="the Criteo uplift sample is not here"
+)
 HEADER = [*(f"f{j}" for j in range(12)), "treatment", "conversion", "visit", "exposure"]
 
 
@@ -60,7 +62,10 @@ def test_a_part_of_the_rows_may_be_read_and_gzip_is_unpacked(tmp_path):
         ("1,2", "expected 16 cells, found 2"),
         ("", "expected 16 cells, found 1"),
         ("a" + ",0" * 15, "could not convert string to float: 'a'"),
-        ("nan" + ",0" * 15, "expected finite numbers and treatment, .* coded 0/1, found 'nan"),
+        (
+            "nan" + ",0" * 15,
+            "expected finite numbers and treatment, .* coded 0/1, found 'nan",
+        ),
         ("1" + ",0" * 14 + ",2", "expected finite numbers .* coded 0/1, found"),
     ],
 )
@@ -70,7 +75,9 @@ def test_a_bad_row_is_named_with_file_and_line(tmp_path, line, message, number):
     lines = path.read_text().splitlines()
     lines[number - 1] = line
     path.write_text("\n".join(lines))
-    with pytest.raises(TableError, match=rf"line {number} of '.*t.csv' cannot be read: {message}"):
+    with pytest.raises(
+        TableError, match=rf"line {number} of '.*t.csv' cannot be read: {message}"
+    ):
         fetch_criteo_uplift(path=path)
 
 
@@ -82,11 +89,15 @@ def test_a_block_of_nothing_but_short_rows_is_refused(tmp_path):
 
 
 def test_another_file_is_refused_by_its_header(tmp_path):
-    with pytest.raises(TableError, match=r"is not the Criteo uplift file: .*, not 'f0,f1"):
+    with pytest.raises(
+        TableError, match=r"is not the Criteo uplift file: .*, not 'f0,f1"
+    ):
         fetch_criteo_uplift(path=small(tmp_path, made().drop(columns="exposure")))
     with pytest.raises(TableError, match="has no rows"):
         fetch_criteo_uplift(path=small(tmp_path, made(0)))
-    with pytest.raises(InputError, match="outcome must be one of 'visit', 'conversion'"):
+    with pytest.raises(
+        InputError, match="outcome must be one of 'visit', 'conversion'"
+    ):
         fetch_criteo_uplift(path=small(tmp_path), outcome="spend")
     with pytest.raises(InputError, match="max_rows must be a whole number"):
         fetch_criteo_uplift(path=small(tmp_path), max_rows=-1)

@@ -30,21 +30,27 @@ from unjoined.datasets import fetch_jobs
 from unjoined.errors import InputError, TableError, UnjoinedError
 from unjoined.evaluate import HeldOutRows, auuc, qini
 
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unjoined.errors.WeakIdentificationWarning"
+)
 
 WIDTHS = {"MinMaxGau, width 25": 25.0, "MinMaxGau, width 5": 5.0}
 WIDE, NARROW = WIDTHS
 OURS = "Uplift (ours)"
 BINARY = (WIDE, NARROW, "FourLogistic", "FourNNC", OURS)
 REAL = (WIDE, NARROW, "FourRidge", "FourNNR", OURS)
-DOCS = json.loads((Path(__file__).parents[2] / "docs" / "paper-results.json").read_text("utf-8"))
+DOCS = json.loads(
+    (Path(__file__).parents[2] / "docs" / "paper-results.json").read_text("utf-8")
+)
 GRID_F, GRID_G = (DOCS["ridges"]["jobs"][grid] for grid in ("ridges_f", "ridges_g"))
 PAIRS = [(f, g) for f in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1) for g in (1e-4, 1e-2, 1.0)]
 
 
 def minmax(name, ridges, seed):
     ridge_f, ridge_g = ridges
-    return MinMaxGau(width=WIDTHS[name], ridge_f=ridge_f, ridge_g=ridge_g, random_state=seed)
+    return MinMaxGau(
+        width=WIDTHS[name], ridge_f=ridge_f, ridge_g=ridge_g, random_state=seed
+    )
 
 
 # The draws.
@@ -88,14 +94,18 @@ def test_the_four_tables_follow_the_policies_of_the_paper(data):
         drawn = draw_rows(Task("email", trial, small=True, folder=data)).data
         for population, sign in (("1", 1.0), ("2", -1.0)):
             rows = drawn.rows("treatment", population)
-            off[population] += list(drawn.treatment[rows] - expit(sign * drawn.X[rows].sum(axis=1)))
+            off[population] += list(
+                drawn.treatment[rows] - expit(sign * drawn.X[rows].sum(axis=1))
+            )
     for values in off.values():
         assert abs(np.mean(values)) < 4.0 * np.std(values) / np.sqrt(len(values) / 2)
 
 
 def test_too_few_rows_are_refused_with_the_number_that_would_do(write_email, tmp_path):
     write_email(tmp_path, n=300)
-    with pytest.raises(InputError, match=r"300 rows that can be used.*but 60 are needed.*whole"):
+    with pytest.raises(
+        InputError, match=r"300 rows that can be used.*but 60 are needed.*whole"
+    ):
         reproduce_paper(["email"], tmp_path / "out", small=True, data=str(tmp_path))
 
 
@@ -104,7 +114,9 @@ def test_criteo_categories_become_counts_and_certain_rows_are_left_out(tmp_path)
     n = 4000
     code = rng.choice([107, 103, 109], size=n, p=[0.6, 0.3, 0.1])
     chance = np.select([code == 107, code == 103], [0.5, 0.3], 0.02)
-    treated = np.where(rng.random_sample(n) < chance, 49, 11)  # the tokens of feature 12
+    treated = np.where(
+        rng.random_sample(n) < chance, 49, 11
+    )  # the tokens of feature 12
     size = rng.randint(100, 900, size=(n, 2))
     lines = [
         f"{i} |l 0.{('999', '001')[i % 2]} |p 20|f 0:{width} 1:{height} {code[i]}:1 {treated[i]}:1"
@@ -112,13 +124,16 @@ def test_criteo_categories_become_counts_and_certain_rows_are_left_out(tmp_path)
     ]
     (tmp_path / "criteo_train_small.txt").write_text("\n".join(lines) + "\n")
     (tmp_path / "display_feature_indices_derived.csv").write_text(
-        "challenge_index,testbed_feature_id\n" + "".join(f"{c},3\n" for c in (103, 107, 109))
+        "challenge_index,testbed_feature_id\n"
+        + "".join(f"{c},3\n" for c in (103, 107, 109))
     )
     X = draw_rows(Task("criteo", 0, small=True, folder=str(tmp_path))).data.X
     levels = np.unique(X[:, 2].round(9))
     assert len(levels) == 2  # the category that is nearly never treated is gone
     kept = np.log([np.sum(code == c) for c in code[code != 109]])
-    np.testing.assert_allclose(levels, np.unique((kept - kept.mean()) / kept.std()), atol=0.05)
+    np.testing.assert_allclose(
+        levels, np.unique((kept - kept.mean()) / kept.std()), atol=0.05
+    )
 
 
 # One trial.
@@ -156,7 +171,10 @@ def test_gross_errors_are_counted_where_they_are(close):
     model = FourNNC(random_state=task.seeds[2]).fit(**draw.data)
     gross = (model.predict(draw.X) - draw.values) ** 2 > 16.0
     low, high = np.quantile(gap, [1 / 3, 2 / 3])
-    expected = {"small gap": gross[gap <= low].mean(), "large gap": gross[gap >= high].mean()}
+    expected = {
+        "small gap": gross[gap <= low].mean(),
+        "large gap": gross[gap >= high].mean(),
+    }
     assert result["gross"]["FourNNC"] == pytest.approx(expected)
     assert expected["small gap"] > 0.0
 
@@ -213,7 +231,9 @@ def rerun(files, folder, data, lines, **options):
             raise KeyboardInterrupt
 
     try:
-        again = reproduce_paper(["jobs"], folder, trials=2, small=True, data=data, progress=tell)
+        again = reproduce_paper(
+            ["jobs"], folder, trials=2, small=True, data=data, progress=tell
+        )
     except KeyboardInterrupt:
         return told, None
     return told, again
@@ -247,14 +267,18 @@ def test_summaries_are_means_over_trials_and_differences_are_paired(jobs):
     records = records_of(jobs)
     block = json.loads(jobs.results.read_text())["studies"]["jobs"]
     assert (block["trials"], block["n"], block["n_test"]) == (2, 50, 60)
-    areas = {m: np.array([r["result"]["methods"][m]["auuc"] for r in records]) for m in REAL}
+    areas = {
+        m: np.array([r["result"]["methods"][m]["auuc"] for r in records]) for m in REAL
+    }
     row = block["methods"][OURS]
     assert row["auuc"] == pytest.approx(areas[OURS].mean(), rel=1e-4)
     off = areas[OURS] - areas[WIDE]
     expected = (off.mean(), off.std(ddof=1) / np.sqrt(2.0))
     assert row["minus"][WIDE] == pytest.approx(expected, rel=1e-4)
     for method, seconds in block["seconds"].items():
-        assert seconds == pytest.approx(sum(r["seconds"][method] for r in records), abs=0.051)
+        assert seconds == pytest.approx(
+            sum(r["seconds"][method] for r in records), abs=0.051
+        )
 
 
 def test_a_run_writes_results_figures_and_a_page_made_from_them(jobs):
@@ -292,8 +316,12 @@ def test_an_interrupted_run_goes_on_and_a_line_cut_off_by_a_crash_is_run_again(
     lines = jobs.trials.read_text()
     told, _ = rerun(jobs, tmp_path, data, lines[:-40], stop=True)
     assert told == [(1, 2)]
-    assert (tmp_path / "paper-trials.jsonl").read_text() == lines.splitlines(keepends=True)[0]
-    told, again = rerun(jobs, tmp_path, data, (tmp_path / "paper-trials.jsonl").read_text())
+    assert (tmp_path / "paper-trials.jsonl").read_text() == lines.splitlines(
+        keepends=True
+    )[0]
+    told, again = rerun(
+        jobs, tmp_path, data, (tmp_path / "paper-trials.jsonl").read_text()
+    )
     assert told == [(1, 2), (2, 2)]
     assert without_seconds(again) == without_seconds(jobs)
 
@@ -306,7 +334,9 @@ def test_trials_of_another_version_are_run_again(jobs, data, tmp_path):
 @pytest.mark.parametrize("line", ["nonsense", "[1]", '{"version": "0.1.0"}'])
 def test_a_file_of_something_else_is_refused_with_its_line(jobs, data, tmp_path, line):
     lines = jobs.trials.read_text() + line + "\n"
-    with pytest.raises(TableError, match=r"line 3 of .* is not the result of a trial. Delete"):
+    with pytest.raises(
+        TableError, match=r"line 3 of .* is not the result of a trial. Delete"
+    ):
         rerun(jobs, tmp_path, data, lines)
 
 
@@ -342,10 +372,15 @@ def test_numbers_do_not_depend_on_the_number_of_processes(jobs, data, tmp_path):
 @pytest.mark.slow
 def test_a_later_study_joins_the_page_of_the_earlier_ones(jobs, data, tmp_path):
     folder = shutil.copytree(jobs.page.parent, tmp_path / "out")
-    files = reproduce_paper(["email", "synthetic"], folder, trials=1, small=True, data=data)
+    files = reproduce_paper(
+        ["email", "synthetic"], folder, trials=1, small=True, data=data
+    )
     results = json.loads(files.results.read_text())
     assert list(results["studies"]) == ["synthetic", "email", "jobs"]
-    assert results["studies"]["jobs"] == json.loads(jobs.results.read_text())["studies"]["jobs"]
+    assert (
+        results["studies"]["jobs"]
+        == json.loads(jobs.results.read_text())["studies"]["jobs"]
+    )
     assert len(files.figures) == 4
     assert len(results["claims"]) == 7
 
@@ -354,13 +389,17 @@ def test_missing_data_are_told_before_the_first_trial(tmp_path):
     (tmp_path / "empty").mkdir()
     for study, name in (("email", "Kevin_Hillstrom"), ("jobs", "nsw_treated")):
         with pytest.raises(TableError, match=f"{name}.*by hand"):
-            reproduce_paper(["synthetic", study], tmp_path / "out", data=str(tmp_path / "empty"))
+            reproduce_paper(
+                ["synthetic", study], tmp_path / "out", data=str(tmp_path / "empty")
+            )
     assert not (tmp_path / "out").exists()
 
 
 def test_a_foreign_results_file_is_not_overwritten(tmp_path):
     (tmp_path / "paper-results.json").write_text("[1]")
-    with pytest.raises(TableError, match=r"is not a results file of this command. Move it away"):
+    with pytest.raises(
+        TableError, match=r"is not a results file of this command. Move it away"
+    ):
         reproduce_paper(["synthetic"], tmp_path, trials=1, small=True)
 
 
@@ -450,7 +489,11 @@ def leads(block, heading):
     """Return the lines below a heading of the page that begins with the words given."""
     results = {"studies": {block["study"]: block}, "claims": []}
     after = paper_page(results).partition(heading)[2]
-    return [line for line in after.partition("\n## ")[0].splitlines() if line.startswith("- ")]
+    return [
+        line
+        for line in after.partition("\n## ")[0].splitlines()
+        if line.startswith("- ")
+    ]
 
 
 def test_the_page_lists_who_is_clearly_above_the_papers_method():
@@ -474,7 +517,11 @@ def synthetic_block(curves, gross):
             name: {
                 "share": value,
                 "share_se": 0.01,
-                "minus": {other: [value - share[other], 0.01] for other in share if other != name},
+                "minus": {
+                    other: [value - share[other], 0.01]
+                    for other in share
+                    if other != name
+                },
             }
             for name, value in share.items()
         }
@@ -530,7 +577,10 @@ def test_numbers_that_contradict_the_paper_contradict_every_claim():
         "holds",
         "holds",
     ]
-    assert [check["verdict"] for check in claims[3]["checks"]] == ["holds", "contradicted"]
+    assert [check["verdict"] for check in claims[3]["checks"]] == [
+        "holds",
+        "contradicted",
+    ]
 
 
 def test_noise_that_covers_everything_shows_nothing():
@@ -538,9 +588,13 @@ def test_noise_that_covers_everything_shows_nothing():
     for point in block["by_b"]:
         for row in point["methods"].values():
             row["share_se"] = 1.0
-            row["minus"] = {other: [value, 1.0] for other, (value, _) in row["minus"].items()}
+            row["minus"] = {
+                other: [value, 1.0] for other, (value, _) in row["minus"].items()
+            }
     for row in block["gross"].values():
-        row["small gap_se"] = row["minus_twice_large"][1] = row["below_half_of_network"][1] = 1.0
+        row["small gap_se"] = row["minus_twice_large"][1] = row[
+            "below_half_of_network"
+        ][1] = 1.0
     claims = check_claims({"synthetic": block})
     assert {claim["verdict"] for claim in claims} == {"not shown"}
 
@@ -549,7 +603,9 @@ def real_block(study, areas, error=0.1):
     methods = {
         name: {
             "auuc": area,
-            "minus": {o: [area - other, error] for o, other in areas.items() if o != name},
+            "minus": {
+                o: [area - other, error] for o, other in areas.items() if o != name
+            },
         }
         for name, area in areas.items()
     }

@@ -21,11 +21,17 @@ def test_every_number_of_the_areas_is_that_of_the_file():
     """Independent of how the page is made: look for the numbers themselves."""
     for name in ("email", "jobs", "criteo"):
         for method, row in RESULTS["studies"][name]["methods"].items():
-            lines = [line for line in PAGE.splitlines() if line.startswith(f"| {method} |")]
-            shown = [re.findall(r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?", line) for line in lines]
+            lines = [
+                line for line in PAGE.splitlines() if line.startswith(f"| {method} |")
+            ]
+            shown = [
+                re.findall(r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?", line) for line in lines
+            ]
             values = [float(x.replace(",", "")) for numbers in shown for x in numbers]
             error = row["above_random_se"]
-            assert any(abs(value - row["above_random"]) <= 0.06 * error for value in values)
+            assert any(
+                abs(value - row["above_random"]) <= 0.06 * error for value in values
+            )
 
 
 def test_the_verdicts_are_those_of_the_numbers():
@@ -51,13 +57,17 @@ SYNTHETIC = RESULTS["ridges"]["synthetic"]
 
 
 def test_the_table_has_the_b_near_2_that_the_papers_claim_is_decided_at():
-    decided = min(p["b"] for p in RESULTS["studies"]["synthetic"]["by_b"] if p["b"] >= 2.0)
+    decided = min(
+        p["b"] for p in RESULTS["studies"]["synthetic"]["by_b"] if p["b"] >= 2.0
+    )
     assert decided in {row["b"] for row in SYNTHETIC["rows"]}
     page = (DOCS / "paper.md").read_text(encoding="utf-8")
     assert f"| synthetic, b = {decided:.3g} | MinMaxGau, width 25 |" in page
 
 
-@pytest.mark.parametrize("row", SYNTHETIC["rows"], ids=lambda row: f"{row['method']}, {row['b']}")
+@pytest.mark.parametrize(
+    "row", SYNTHETIC["rows"], ids=lambda row: f"{row['method']}, {row['b']}"
+)
 def test_no_best_pair_of_the_synthetic_study_lies_at_an_edge_of_the_grid(row):
     f, g = row["best_pair"]
     assert f in SYNTHETIC["ridges_f"][1:-1]

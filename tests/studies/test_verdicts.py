@@ -12,7 +12,11 @@ from studies.paper import write_paper
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = json.loads((DOCS / "paper-results.json").read_text(encoding="utf-8"))
 WIDE, NARROW = "MinMaxGau, width 25", "MinMaxGau, width 5"
-ABOVE, BELOW, ACROSS = (3.0, 1.0), (-3.0, 1.0), (-1.0, 1.0)  # means and their standard errors
+ABOVE, BELOW, ACROSS = (
+    (3.0, 1.0),
+    (-3.0, 1.0),
+    (-1.0, 1.0),
+)  # means and their standard errors
 NONE = (3.0, None)  # one trial: no standard error
 
 
@@ -38,7 +42,9 @@ def claim_on_jobs(folder, wide, narrow):
         (ABOVE, BELOW, "contradicted"),
     ],
 )
-def test_a_difference_that_is_not_clear_is_not_a_contradiction(tmp_path, wide, narrow, verdict):
+def test_a_difference_that_is_not_clear_is_not_a_contradiction(
+    tmp_path, wide, narrow, verdict
+):
     assert claim_on_jobs(tmp_path, wide, narrow)["verdict"] == verdict
 
 
@@ -60,7 +66,9 @@ def test_the_page_in_the_docs_calls_nothing_wrong_that_is_only_not_shown():
             winner, loser = re.fullmatch(r"(.+), above (\w+)", check["what"]).groups()
             value, error = methods[winner]["minus"][loser]
             covers = value - 2.0 * error <= 0.0 <= value + 2.0 * error
-            expected = "not shown" if covers else "holds" if value > 0.0 else "contradicted"
+            expected = (
+                "not shown" if covers else "holds" if value > 0.0 else "contradicted"
+            )
             assert check["verdict"] == expected
     assert "does not hold" not in (DOCS / "paper.md").read_text(encoding="utf-8")
 

@@ -61,12 +61,19 @@ def shares(problem: SimulatedProblem, n: int, *, center: bool) -> Array:
     return np.array(found)
 
 
-def draw_scatter(ax: Axes, predicted: Array, truth: Array, title: str, color: str) -> None:
+def draw_scatter(
+    ax: Axes, predicted: Array, truth: Array, title: str, color: str
+) -> None:
     """Draw estimated against true uplift; a perfect estimate lies on the line."""
     low, high = -7.0, 7.0
     ax.plot([low, high], [low, high], color="0.2", lw=1.0)
     ax.scatter(truth, predicted, s=7, alpha=0.35, color=color, linewidths=0)
-    ax.set(xlim=(low, high), ylim=(low, high), xlabel="true uplift", ylabel="estimated uplift")
+    ax.set(
+        xlim=(low, high),
+        ylim=(low, high),
+        xlabel="true uplift",
+        ylabel="estimated uplift",
+    )
     ax.set_aspect("equal")
     ax.set_title(title, fontsize=11, weight="bold", color=color)
 
@@ -79,7 +86,10 @@ def draw_shares(ax: Axes, means: dict[str, tuple[float, float]]) -> None:
         ax.scatter(with_centring, y, s=60, color=BLUE, zorder=2)
     top = len(means) - 1
     without, with_centring = next(iter(means.values()))
-    for x, text, color in ((without, "as they are", GREY), (with_centring, "centred", BLUE)):
+    for x, text, color in (
+        (without, "as they are", GREY),
+        (with_centring, "centred", BLUE),
+    ):
         ax.text(x, top + 0.25, text, ha="center", fontsize=9, color=color)
     ax.set_yticks(range(len(means)), list(reversed(means)))
     ax.set_xlim(0.68, 1.02)
@@ -96,12 +106,19 @@ def main(folder: Path) -> Path:
     """Draw the picture, print the numbers and return the file."""
     means = {}
     for name, (problem, n) in PROBLEMS.items():
-        without, with_centring = (shares(problem, n, center=center) for center in (False, True))
+        without, with_centring = (
+            shares(problem, n, center=center) for center in (False, True)
+        )
         means[name] = (float(without.mean()), float(with_centring.mean()))
         label = name.replace("\n", " ")
-        print(f"{label}: {means[name][0]:.2f} without centring, {means[name][1]:.2f} with")
+        print(
+            f"{label}: {means[name][0]:.2f} without centring, {means[name][1]:.2f} with"
+        )
     problem = spend_problem()
-    data, new = problem.draw(2000, random_state=0), problem.draw_joint(700, random_state=1000)
+    data, new = (
+        problem.draw(2000, random_state=0),
+        problem.draw_joint(700, random_state=1000),
+    )
     figure = Figure(figsize=(12, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.0, 1.0, 1.35])
     for ax, center, title, color in (

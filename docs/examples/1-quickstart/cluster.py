@@ -23,17 +23,28 @@ def sums_bytes(p: int, d: int) -> int:
     return 8 * (CELLS * GROUPS * (2 * p**2 + p) + 2 * (2 * q**2 + q))
 
 
-def draw_box(ax: Axes, x: float, y: float, text: str, color: str, width: float = 1.15) -> None:
+def draw_box(
+    ax: Axes, x: float, y: float, text: str, color: str, width: float = 1.15
+) -> None:
     """Draw a box centred at (x, y)."""
-    style = {"boxstyle": "round,pad=0.06", "facecolor": "white", "edgecolor": color, "lw": 1.4}
+    style = {
+        "boxstyle": "round,pad=0.06",
+        "facecolor": "white",
+        "edgecolor": color,
+        "lw": 1.4,
+    }
     ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.28), width, 0.56, **style))
-    ax.text(x, y, text, ha="center", va="center", fontsize=8.5, color=color, linespacing=1.2)
+    ax.text(
+        x, y, text, ha="center", va="center", fontsize=8.5, color=color, linespacing=1.2
+    )
 
 
 def draw_arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Draw what travels."""
     ax.add_patch(
-        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, lw=1.1, color=GREY)
+        FancyArrowPatch(
+            start, end, arrowstyle="-|>", mutation_scale=11, lw=1.1, color=GREY
+        )
     )
 
 
@@ -43,9 +54,20 @@ def draw_tree(ax: Axes) -> None:
     ax.set_ylim(-0.9, 5.1)
     ax.axis("off")
     for worker, left in enumerate((0.0, 5.6)):
-        frame = {"boxstyle": "round,pad=0.05", "facecolor": "#f4f6f8", "edgecolor": "0.8"}
+        frame = {
+            "boxstyle": "round,pad=0.05",
+            "facecolor": "#f4f6f8",
+            "edgecolor": "0.8",
+        }
         ax.add_patch(FancyBboxPatch((left, -0.55), 5.35, 3.5, **frame))
-        ax.text(left + 0.1, -0.4, f"worker {worker + 1}", fontsize=9, color=GREY, va="bottom")
+        ax.text(
+            left + 0.1,
+            -0.4,
+            f"worker {worker + 1}",
+            fontsize=9,
+            color=GREY,
+            va="bottom",
+        )
         top = left + 2.68
         for i in range(4):
             x = left + 0.72 + 1.3 * i
@@ -66,7 +88,9 @@ def draw_sizes(ax: Axes) -> None:
     one = sums_bytes(FUNCTIONS, FEATURES)
     # Merges of eight: seven of eight sums travel at most, plus the next levels.
     moved = one * np.maximum(rows / PARTITION_ROWS, 1.0) * (1.0 + 1.0 / 7.0)
-    ax.loglog(rows, 8.0 * rows * (FEATURES + 1), color=BLUE, label="the rows themselves")
+    ax.loglog(
+        rows, 8.0 * rows * (FEATURES + 1), color=BLUE, label="the rows themselves"
+    )
     ax.loglog(rows, moved, color=ORANGE, ls="--", label="sums between workers, at most")
     ax.axhline(one, color=ORANGE, label="sums that come back to you")
     ticks = [1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12]
@@ -75,7 +99,8 @@ def draw_sizes(ax: Axes) -> None:
     ax.set_xlabel("rows")
     ax.set_ylabel("size")
     ax.set_title(
-        f"{FUNCTIONS} functions of {FEATURES} features, a million rows a partition", fontsize=10
+        f"{FUNCTIONS} functions of {FEATURES} features, a million rows a partition",
+        fontsize=10,
     )
     ax.legend(frameon=False, fontsize=9, loc="upper left")
 

@@ -28,7 +28,9 @@ N_DRAWS = 10
 def region_problem() -> SimulatedProblem:
     """Return a mailing in two regions: spending rises with age, and the south is older."""
 
-    def ages(mean: float, spread: float) -> Callable[[int, np.random.RandomState], Array]:
+    def ages(
+        mean: float, spread: float
+    ) -> Callable[[int, np.random.RandomState], Array]:
         return lambda n, rng: np.clip(rng.normal(mean, spread, (n, 1)), 18.0, 90.0)
 
     def mean(X: Array, treated: Array) -> Array:
@@ -94,7 +96,9 @@ def one_draw(
     is_target = np.asarray(data.kind) == "target"
     target = np.asarray(data.X)[is_target]
     rows = label_rows(**data)
-    weighted, report = weigh_shift(rows, target, "classifier", rng=np.random.RandomState(seed))
+    weighted, report = weigh_shift(
+        rows, target, "classifier", rng=np.random.RandomState(seed)
+    )
     weight = np.ones(data.n_rows)
     weight[~is_target] = weighted.weight
     paper = {"center": False, "basis": "gaussian", "width": "median", "ridge_f": 0.01}

@@ -28,7 +28,9 @@ Interval = tuple[float, float]  # estimate, half width
 
 def mean(values: np.ndarray) -> Interval:
     """Return a mean and the half width of its interval."""
-    return float(values.mean()), NORMAL * float(values.std(ddof=1)) / np.sqrt(len(values))
+    return float(values.mean()), NORMAL * float(values.std(ddof=1)) / np.sqrt(
+        len(values)
+    )
 
 
 def minus(first: Interval, second: Interval) -> Interval:
@@ -39,7 +41,8 @@ def minus(first: Interval, second: Interval) -> Interval:
 def joint_effect(data: PublicData, group: np.ndarray) -> Interval:
     """Return treated minus untreated mean outcome, which needs both labels on each row."""
     return minus(
-        mean(data.y[group & (data.treatment == 1)]), mean(data.y[group & (data.treatment == 0)])
+        mean(data.y[group & (data.treatment == 1)]),
+        mean(data.y[group & (data.treatment == 0)]),
     )
 
 
@@ -85,10 +88,18 @@ def draw_email(ax: Axes, data: PublicData) -> None:
     separate = groups(np.asarray(tables.X), data.feature_names)
     for row, name in enumerate(joint):
         pair = joint_effect(data, joint[name]), separate_effect(tables, separate[name])
-        print(f"{name}: " + ", ".join(f"{100 * e:.1f} ± {100 * w:.1f}" for e, w in pair))
+        print(
+            f"{name}: " + ", ".join(f"{100 * e:.1f} ± {100 * w:.1f}" for e, w in pair)
+        )
         for (effect, width), shift, color, marker, text in (
             (pair[0], -0.14, BLUE, "o", f"trial, both labels ({data.n_rows:,} rows)"),
-            (pair[1], 0.14, ORANGE, "s", f"four tables, one label each ({tables.n_rows:,} rows)"),
+            (
+                pair[1],
+                0.14,
+                ORANGE,
+                "s",
+                f"four tables, one label each ({tables.n_rows:,} rows)",
+            ),
         ):
             ax.errorbar(
                 100 * effect,
@@ -106,7 +117,9 @@ def draw_email(ax: Axes, data: PublicData) -> None:
     ax.set_ylim(len(joint) + 0.55, -0.6)
     ax.set_xlabel("visits caused per 100 mails (95 % intervals)")
     ax.legend(frameon=False, fontsize=9, loc="lower right")
-    ax.set_title("e-mail: women's merchandise against no mail", fontsize=11, weight="bold")
+    ax.set_title(
+        "e-mail: women's merchandise against no mail", fontsize=11, weight="bold"
+    )
 
 
 def draw_jobs(ax: Axes, samples: dict[str, PublicData]) -> None:
@@ -130,7 +143,14 @@ def draw_jobs(ax: Axes, samples: dict[str, PublicData]) -> None:
                 error_kw={"lw": 1.2, "capsize": 3},
                 label=text if row == 0 else None,
             )
-            ax.text(row + shift, 250, f"{int(rows.sum())}", ha="center", color="white", fontsize=9)
+            ax.text(
+                row + shift,
+                250,
+                f"{int(rows.sum())}",
+                ha="center",
+                color="white",
+                fontsize=9,
+            )
     ax.set_xticks(range(len(samples)), samples)
     ax.set_ylim(0.0, 9000.0)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

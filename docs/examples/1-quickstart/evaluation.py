@@ -28,13 +28,20 @@ from unjoined.evaluate import (
 from unjoined.targeting import top_share_rule
 
 STORED = Path(__file__).parents[2] / "images" / "evaluation.png"
-NAMES = {"average": "average uplift", "best 30%": "best 30%", "auuc": "AUUC", "qini": "Qini"}
+NAMES = {
+    "average": "average uplift",
+    "best 30%": "best 30%",
+    "auuc": "AUUC",
+    "qini": "Qini",
+}
 
 
 def main(folder: Path, file: str | None) -> None:
     """Let the analyst conclude, then reveal."""
     try:
-        email = fetch_email(outcome="visit", treatment="womens", path=file, download=False)
+        email = fetch_email(
+            outcome="visit", treatment="womens", path=file, download=False
+        )
     except TableError as error:
         print(f"{error} The stored picture is copied instead.")
         shutil.copy(STORED, folder)
@@ -89,7 +96,13 @@ def reveal(
     left, right = figure.subplots(1, 2)
     found.plot(ax=left)
     curve = uplift_curve(score, values)
-    left.plot(curve.share, curve.gain, color="C3", lw=1.4, label="both labels, rows kept aside")
+    left.plot(
+        curve.share,
+        curve.gain,
+        color="C3",
+        lw=1.4,
+        label="both labels, rows kept aside",
+    )
     left.legend(frameon=False, fontsize="small", loc="upper left")
     left.set_title("uplift curve", loc="left", fontsize="medium")
     found.plot(ax=right, what="calibration")

@@ -19,7 +19,9 @@ from unjoined.plot import plot_uplift_curve
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.35"
 
 
-def draw_table(ax: Axes, x: float, y: float, title: str, lines: list[str], color: str) -> None:
+def draw_table(
+    ax: Axes, x: float, y: float, title: str, lines: list[str], color: str
+) -> None:
     """Draw one small table with its upper left corner at (x, y)."""
     box = FancyBboxPatch(
         (x, y - 2.55),
@@ -33,7 +35,15 @@ def draw_table(ax: Axes, x: float, y: float, title: str, lines: list[str], color
     ax.add_patch(box)
     ax.text(x + 0.1, y - 0.1, title, va="top", fontsize=10, weight="bold", color=color)
     text = "\n".join(lines)
-    ax.text(x + 0.1, y - 0.72, text, va="top", fontsize=8.6, family="monospace", color="0.15")
+    ax.text(
+        x + 0.1,
+        y - 0.72,
+        text,
+        va="top",
+        fontsize=8.6,
+        family="monospace",
+        color="0.15",
+    )
 
 
 def draw_tables(ax: Axes, data: SeparateLabels) -> None:
@@ -44,14 +54,17 @@ def draw_tables(ax: Axes, data: SeparateLabels) -> None:
     X, y = np.asarray(data.X), np.where(np.isnan(data.y), data.treatment, data.y)
     for k, (region, color) in enumerate((("north", BLUE), ("south", ORANGE))):
         x = 0.2 + 5.0 * k
-        ax.text(x + 2.1, 6.95, region, ha="center", fontsize=12, weight="bold", color=color)
+        ax.text(
+            x + 2.1, 6.95, region, ha="center", fontsize=12, weight="bold", color=color
+        )
         for kind, top, title, label in (
             ("outcome", 6.6, "who bought", "bought"),
             ("treatment", 2.6, "who was mailed", "mailed"),
         ):
             rows = data.rows(kind, region)
             lines = [f"age  days  orders  {label}"] + [
-                f"{X[i, 0]:3.0f}  {X[i, 1]:4.0f}  {X[i, 2]:6.0f}  {y[i]:6.0f}" for i in rows[:3]
+                f"{X[i, 0]:3.0f}  {X[i, 1]:4.0f}  {X[i, 2]:6.0f}  {y[i]:6.0f}"
+                for i in rows[:3]
             ]
             draw_table(ax, x, top, title, [*lines, f"… {len(rows):,} rows"], color)
     ax.text(
@@ -80,7 +93,11 @@ def main(folder: Path) -> Path:
     left, right = figure.subplots(1, 2, width_ratios=[1.25, 1.0])
     draw_tables(left, data)
     plot_uplift_curve(
-        {"estimated from the four tables": uplift_curve(model.predict(new.X), new.uplift)},
+        {
+            "estimated from the four tables": uplift_curve(
+                model.predict(new.X), new.uplift
+            )
+        },
         perfect=uplift_curve(new.uplift, new.uplift),
         unit="purchases",
         ax=right,

@@ -30,7 +30,9 @@ def chance(X: np.ndarray, treated: np.ndarray) -> np.ndarray:
 PROBLEM = SimulatedProblem(
     features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 1)),
     policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
-    outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)).astype(float),
+    outcome=lambda X, treated, rng: (
+        rng.random_sample(len(X)) < chance(X, treated)
+    ).astype(float),
     outcome_mean=chance,
 )
 
@@ -65,7 +67,12 @@ def draw_curves(ax: Axes, errors: list[float], bounds: list[ErrorBound]) -> None
     text = "guaranteed without data, by saying 0"
     ax.text(ROWS[0], trivial / 1.15, text, va="top", fontsize=9, color=GREY)
     for values, color, style, text in (
-        ([b.rademacher_bound for b in bounds], ORANGE, "--", "by Rademacher complexities"),
+        (
+            [b.rademacher_bound for b in bounds],
+            ORANGE,
+            "--",
+            "by Rademacher complexities",
+        ),
         ([b.bound for b in bounds], ORANGE, "-", "error_bound"),
         (errors, BLUE, "-", "the error itself"),
     ):
@@ -91,7 +98,9 @@ def draw_parts(ax: Axes, bound: ErrorBound, n: int) -> None:
     ax.invert_yaxis()
     ax.set_xlim(0.0, 1.2 * max(sizes))
     ax.set_xlabel("part of the bound (squared probability)")
-    ax.set_title(f"what it is made of, {n:,} rows per table", fontsize=11, weight="bold")
+    ax.set_title(
+        f"what it is made of, {n:,} rows per table", fontsize=11, weight="bold"
+    )
 
 
 def main(folder: Path) -> Path:

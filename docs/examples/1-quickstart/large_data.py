@@ -22,7 +22,9 @@ CHUNKS, ROWS = 10, 500  # rows of each of the four tables in a chunk
 def draw_memory(ax: Axes, n_features: int, kept: float, n_functions: int) -> None:
     """Draw the size of the rows against that of all that a pass keeps."""
     n = np.logspace(4, 9, 50)
-    ax.loglog(n, 8.0 * n * (n_features + 1) / 1e6, color=ORANGE, label="the rows themselves")
+    ax.loglog(
+        n, 8.0 * n * (n_features + 1) / 1e6, color=ORANGE, label="the rows themselves"
+    )
     ax.axhline(kept, color=BLUE, label=f"what a pass keeps ({n_functions} functions)")
     ax.set_xlabel("rows")
     ax.set_ylabel("memory (megabytes)")
@@ -34,7 +36,10 @@ def main(folder: Path) -> Path:
     """Fit the same rows both ways, draw the picture and return the file."""
     problem = campaign_problem()
     months = [problem.draw(ROWS, random_state=seed) for seed in range(CHUNKS)]
-    whole = {name: np.concatenate([np.asarray(m[name]) for m in months]) for name in months[0]}
+    whole = {
+        name: np.concatenate([np.asarray(m[name]) for m in months])
+        for name in months[0]
+    }
     new = problem.draw_joint(5_000, random_state=10_000)
     X = np.asarray(new.X)
     settings = {"n_centers": 60, "width": "median", "random_state": 0, "n_jobs": 1}

@@ -27,7 +27,9 @@ def fit_draws(model: UpliftEstimator, plane: Array) -> tuple[Array, list[float]]
     shares, uplift = [], np.empty(0)
     for seed in range(N_DRAWS):
         new = problem.draw_joint(10_000, random_state=100 + seed)
-        with warnings.catch_warnings():  # expected: policies this close are weakly identified
+        with (
+            warnings.catch_warnings()
+        ):  # expected: policies this close are weakly identified
             warnings.simplefilter("ignore", WeakIdentificationWarning)
             model.fit(**problem.draw(N_PER_TABLE, random_state=seed))
         shares.append(qini(model.predict(new.X), new.uplift, normalize=True).value)
@@ -39,7 +41,9 @@ def main(folder: Path) -> Path:
     """Draw the picture and return the file."""
     side = np.linspace(-REACH, REACH, 141)
     plane = np.array([[x1, x2] for x2 in side for x1 in side])
-    panels = {f"true uplift\npolicies {B} apart in log-odds": paper_problem(b=B).uplift(plane)}
+    panels = {
+        f"true uplift\npolicies {B} apart in log-odds": paper_problem(b=B).uplift(plane)
+    }
     models = {
         "Uplift": Uplift(random_state=0),
         "MinMaxGau, the paper's method": MinMaxGau(random_state=0),
@@ -47,7 +51,9 @@ def main(folder: Path) -> Path:
     for name, model in models.items():
         uplift, shares = fit_draws(model, plane)
         print(f"{name}: shares of the oracle", *(f"{share:.2f}" for share in shares))
-        low, high = (f"{each(shares):.2f}".replace("-", "\N{MINUS SIGN}") for each in (min, max))
+        low, high = (
+            f"{each(shares):.2f}".replace("-", "\N{MINUS SIGN}") for each in (min, max)
+        )
         reach = low if low == high else f"{low} to {high}"
         panels[f"{name}\n{reach} of the oracle in {N_DRAWS} draws"] = uplift
 

@@ -34,7 +34,10 @@ def spend_problem(offset: float = 0.0) -> SimulatedProblem:
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
-        policies={"A": lambda X: expit(1.2 + X[:, 1]), "B": lambda X: expit(-1.2 + X[:, 1])},
+        policies={
+            "A": lambda X: expit(1.2 + X[:, 1]),
+            "B": lambda X: expit(-1.2 + X[:, 1]),
+        },
         outcome=lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
         outcome_mean=mean,
     )
@@ -58,7 +61,9 @@ def estimators() -> dict[str, UpliftEstimator]:
     }
 
 
-def shares(problem: SimulatedProblem, models: dict[str, UpliftEstimator]) -> dict[str, list[float]]:
+def shares(
+    problem: SimulatedProblem, models: dict[str, UpliftEstimator]
+) -> dict[str, list[float]]:
     """Return each estimator's share of the oracle's Qini, one number per seed."""
     new = problem.draw_joint(5000, random_state=99)
     found: dict[str, list[float]] = {}
@@ -82,8 +87,18 @@ def draw_densities(ax: Axes) -> None:
     for policy, style in zip(model.treatment_means_, ("--", ":"), strict=True):
         e = 0.5 + 0.5 * policy(model.scaling_(x))[0]
         mixture = e * laws.treated[0] + (1.0 - e) * laws.untreated[0]
-        ax.plot(y, mixture[shown], style, color=GREY, lw=1.4, label=f"population, {e:.0%} treated")
-    for law, treated, color in ((laws.treated, 1.0, ORANGE), (laws.untreated, 0.0, BLUE)):
+        ax.plot(
+            y,
+            mixture[shown],
+            style,
+            color=GREY,
+            lw=1.4,
+            label=f"population, {e:.0%} treated",
+        )
+    for law, treated, color in (
+        (laws.treated, 1.0, ORANGE),
+        (laws.untreated, 0.0, BLUE),
+    ):
         name = "treated" if treated else "not treated"
         ax.plot(y, law[0, shown], color=color, lw=2.2, label=f"{name}, estimated")
         truth = norm.pdf(y, problem.outcome_mean(x, np.array([treated]))[0], 1.0)
@@ -115,7 +130,9 @@ def draw_shares(ax: Axes, found: dict[str, list[float]], title: str) -> None:
 
 def main(folder: Path) -> Path:
     """Measure, draw the picture, print the numbers and return the file."""
-    warnings.simplefilter("ignore", RatioGuardWarning)  # the guard is at work, as it should be
+    warnings.simplefilter(
+        "ignore", RatioGuardWarning
+    )  # the guard is at work, as it should be
     results = {
         "paper's data, two values": shares(paper_problem(b=5.0), estimators()),
         "real outcome": shares(spend_problem(), estimators()),
@@ -128,7 +145,10 @@ def main(folder: Path) -> Path:
         draw_shares(ax, found, title)
         print(title)
         for name, values in found.items():
-            label, spread = name.replace("\n", " "), f"{min(values):.2f} to {max(values):.2f}"
+            label, spread = (
+                name.replace("\n", " "),
+                f"{min(values):.2f} to {max(values):.2f}",
+            )
             print(f"  {label:<26}{np.mean(values):6.2f}   seeds {spread}")
     print("real outcome + 10")
     moved = shares(spend_problem(10.0), {"MinMaxUplift": MinMaxUplift(random_state=0)})

@@ -43,12 +43,19 @@ def draw_training(ax: Axes, model: NeuralMinMaxUplift) -> None:
 def shares(problem: SimulatedProblem, n_draws: int) -> dict[str, list[float]]:
     """Return each method's share of the oracle's area on draws of 4 x 2,000 rows."""
     found: dict[str, list[float]] = {"NeuralMinMaxUplift": [], "MinMaxUplift": []}
-    for seed in range(100, 100 + n_draws):  # not the draws the default settings were chosen on
+    for seed in range(
+        100, 100 + n_draws
+    ):  # not the draws the default settings were chosen on
         data = problem.draw(2000, random_state=seed)
         new = problem.draw_joint(5000, random_state=1000 + seed)
-        for model in (NeuralMinMaxUplift(random_state=seed), MinMaxUplift(random_state=seed)):
+        for model in (
+            NeuralMinMaxUplift(random_state=seed),
+            MinMaxUplift(random_state=seed),
+        ):
             score = model.fit(**data).predict(new.X)
-            found[type(model).__name__].append(qini(score, new.uplift, normalize=True).value)
+            found[type(model).__name__].append(
+                qini(score, new.uplift, normalize=True).value
+            )
     return found
 
 
@@ -79,7 +86,9 @@ def main(folder: Path, n_draws: int) -> Path:
         ("campaign_problem()", campaign_problem()),
     ):
         for method, values in shares(which, n_draws).items():
-            print(f"{name} {method}: {np.mean(values):.2f} ({min(values):.2f}-{max(values):.2f})")
+            print(
+                f"{name} {method}: {np.mean(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+            )
     return path
 
 

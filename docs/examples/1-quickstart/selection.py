@@ -59,11 +59,15 @@ def draw_scores(ax: Axes, behind: np.ndarray, error: np.ndarray, chosen: int) ->
     places = range(len(names))[::-1]
     for i, y in enumerate(places):
         color = BLUE if i == chosen else GREY
-        ax.errorbar(behind[i], y, xerr=error[i], fmt="o", color=color, ms=6, lw=1.8, capsize=3)
+        ax.errorbar(
+            behind[i], y, xerr=error[i], fmt="o", color=color, ms=6, lw=1.8, capsize=3
+        )
     ax.axvline(0.0, color="0.8", lw=0.8, zorder=0)
     ax.set_yticks(places, names)
     ax.get_yticklabels()[chosen].set(color=BLUE, weight="bold")
-    ax.set_xlabel("weighted risk above the best, squared purchases\n(bars: one standard error)")
+    ax.set_xlabel(
+        "weighted risk above the best, squared purchases\n(bars: one standard error)"
+    )
     ax.set_title("what the four tables say", fontsize=11, weight="bold")
 
 
@@ -71,8 +75,12 @@ def draw_truth(ax: Axes, shares: list[float], chosen: int) -> None:
     """Draw each candidate's true share of the oracle's gain."""
     for i, y in enumerate(range(len(shares))[::-1]):
         color = BLUE if i == chosen else GREY
-        ax.barh(y, max(shares[i], 0.0), color=color, alpha=0.85 if i == chosen else 0.45)
-        ax.text(max(shares[i], 0.0) + 0.015, y, f"{shares[i]:.2f}", va="center", fontsize=9)
+        ax.barh(
+            y, max(shares[i], 0.0), color=color, alpha=0.85 if i == chosen else 0.45
+        )
+        ax.text(
+            max(shares[i], 0.0) + 0.015, y, f"{shares[i]:.2f}", va="center", fontsize=9
+        )
     ax.set_yticks([])
     ax.set_xlim(0.0, 1.0)
     ax.set_xlabel("share of the gain of knowing\nevery customer's true uplift")
@@ -81,7 +89,9 @@ def draw_truth(ax: Axes, shares: list[float], chosen: int) -> None:
 
 def main(folder: Path) -> Path:
     """Search, draw the picture, print the numbers and return the file."""
-    warnings.simplefilter("ignore", RatioGuardWarning)  # the guard is at work, as it should be
+    warnings.simplefilter(
+        "ignore", RatioGuardWarning
+    )  # the guard is at work, as it should be
     problem = campaign_problem()
     data = problem.draw(2000, random_state=0)
     new = problem.draw_joint(20_000, random_state=1)

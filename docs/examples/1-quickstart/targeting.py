@@ -21,7 +21,13 @@ VALUE, COST = 20.0, 1.0  # euros per purchase, euros per mail
 ROWS = (500, 1000, 2000, 4000)
 DRAWS = 12
 # Little shrinkage, as in the paper: estimates that vary freely show the winner's curse.
-FREE = {"basis": "gaussian", "width": "median", "ridge_f": 0.01, "ridge_g": 0.01, "center": False}
+FREE = {
+    "basis": "gaussian",
+    "width": "median",
+    "ridge_f": 0.01,
+    "ridge_g": 0.01,
+    "center": False,
+}
 CHOSEN: dict[str, object] = {}  # the defaults choose their shrinkage
 PROBLEM = campaign_problem()
 # Customers to choose from; their true uplift is known here, as they are simulated.
@@ -33,7 +39,9 @@ def net(uplift: np.ndarray, rule: np.ndarray) -> float:
     return expected_gain(uplift, rule, value=VALUE, cost=COST).net_per_row
 
 
-def one_draw(n: int, seed: int, settings: dict[str, object]) -> tuple[float, float, float]:
+def one_draw(
+    n: int, seed: int, settings: dict[str, object]
+) -> tuple[float, float, float]:
     """Return what a rule promises, what it brings, and what a trial kept aside says of it."""
     model = MinMaxUplift(**settings, n_jobs=1, random_state=seed)
     model.fit(**PROBLEM.draw(n, random_state=seed))
@@ -65,7 +73,9 @@ def draw_optimism(ax: Axes, table: np.ndarray, best: float) -> None:
         )
     ):
         style = "--" if column == 2 else "-"
-        ax.plot(ROWS, table[:, column], style, color=color, marker="o", ms=4, label=text)
+        ax.plot(
+            ROWS, table[:, column], style, color=color, marker="o", ms=4, label=text
+        )
     ax.set_xscale("log")
     ax.set_xticks(ROWS, [f"{n:,}" for n in ROWS])
     ax.minorticks_off()
@@ -87,11 +97,16 @@ def draw_budgets(ax: Axes) -> None:
         (uplift, "list from the four tables", BLUE),
     ):
         gains = [
-            net(CUSTOMERS.uplift, profit_rule(score, value=VALUE, cost=COST, budget=budget))
+            net(
+                CUSTOMERS.uplift,
+                profit_rule(score, value=VALUE, cost=COST, budget=budget),
+            )
             for budget in budgets
         ]
         ax.plot(budgets, gains, ":" if color == GREY else "-", color=color, label=text)
-    everybody = [net(CUSTOMERS.uplift, np.full(len(uplift), b / budgets[-1])) for b in budgets]
+    everybody = [
+        net(CUSTOMERS.uplift, np.full(len(uplift), b / budgets[-1])) for b in budgets
+    ]
     ax.plot(budgets, everybody, "--", color=ORANGE, lw=1.2, label="customers at random")
     ax.set_xlabel("budget for mails (euros, one per mail)")
     ax.set_ylabel("true net gain (euros per customer)")
@@ -105,7 +120,10 @@ def main(folder: Path) -> Path:
     best = net(CUSTOMERS.uplift, profit_rule(CUSTOMERS.uplift, value=VALUE, cost=COST))
     for settings, name in ((CHOSEN, "default shrinkage"), (FREE, "little shrinkage")):
         table = np.array(
-            [np.mean([one_draw(n, s, settings) for s in range(DRAWS)], axis=0) for n in ROWS]
+            [
+                np.mean([one_draw(n, s, settings) for s in range(DRAWS)], axis=0)
+                for n in ROWS
+            ]
         )
         print(name)
         for n, (promised, true, measured) in zip(ROWS, table, strict=True):

@@ -26,7 +26,9 @@ def problem() -> SimulatedProblem:
             "A": lambda X: expit(1.0 - 0.5 * X[:, 0]),
             "B": lambda X: expit(-1.0 + 0.5 * X[:, 0]),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)) * 1.0,
+        outcome=lambda X, treated, rng: (
+            (rng.random_sample(len(X)) < chance(X, treated)) * 1.0
+        ),
         outcome_mean=chance,
     )
 
@@ -35,7 +37,13 @@ def main(folder: Path) -> Path:
     """Fit with and without bounds, draw both and print what was constrained."""
     data = problem().draw(150, random_state=3)
     x = np.linspace(-3.2, 3.2, 300)[:, None]
-    settings = {"n_centers": 60, "width": 0.6, "ridge_f": 3e-4, "ridge_g": 1e-3, "random_state": 0}
+    settings = {
+        "n_centers": 60,
+        "width": 0.6,
+        "ridge_f": 3e-4,
+        "ridge_g": 1e-3,
+        "random_state": 0,
+    }
     free = MinMaxUplift(**settings).fit(**data)
     bounded = MinMaxUplift(**settings, bounds="auto").fit(**data)
     report = bounded.bounds_
@@ -45,7 +53,9 @@ def main(folder: Path) -> Path:
     ax.plot(x, problem().uplift(x), color="0.25", ls=":", lw=1.8, label="true uplift")
     ax.plot(x, free.predict(x), lw=1.6, label="without bounds")
     ax.plot(x, bounded.predict(x), lw=1.8, label='bounds="auto"')
-    ax.plot(np.asarray(data.X)[:, 0], np.full(data.n_rows, -2.45), "|", color="0.4", ms=6)
+    ax.plot(
+        np.asarray(data.X)[:, 0], np.full(data.n_rows, -2.45), "|", color="0.4", ms=6
+    )
     ax.set(xlabel="feature (ticks: people in the four tables)", ylim=(-2.6, 3.0))
     ax.set_ylabel("uplift (probability points)")
     ax.spines[["top", "right"]].set_visible(False)

@@ -28,14 +28,19 @@ def problem(outliers: float) -> SimulatedProblem:
     def mean(X: np.ndarray, treated: np.ndarray) -> np.ndarray:
         return X[:, 1] + treated * (1.0 + X[:, 0])
 
-    def outcome(X: np.ndarray, treated: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    def outcome(
+        X: np.ndarray, treated: np.ndarray, rng: np.random.RandomState
+    ) -> np.ndarray:
         y = mean(X, treated) + 0.5 * rng.standard_normal(len(X))
         wrong = rng.random_sample(len(X)) < outliers
         return np.where(wrong, 500.0 * rng.standard_normal(len(X)), y)
 
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
-        policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
+        policies={
+            "A": lambda X: np.full(len(X), 0.9),
+            "B": lambda X: np.full(len(X), 0.1),
+        },
         outcome=outcome,
         outcome_mean=mean,
     )
@@ -56,7 +61,9 @@ def main(folder: Path) -> Path:
                 errors.append(np.mean((model.predict(new.X) - new.uplift) ** 2))
                 label = f"{loss} loss" if seed == 0 else None
                 ax.plot(x[:, 0], model.predict(x), color=color, lw=1.3, label=label)
-            print(f"{share:.0%} outliers, {loss} loss: mean squared error {np.mean(errors):.2f}")
+            print(
+                f"{share:.0%} outliers, {loss} loss: mean squared error {np.mean(errors):.2f}"
+            )
         ax.plot(x[:, 0], 1.0 + x[:, 0], color="0.2", ls=":", lw=2, label="true uplift")
         ax.set_title(f"{share:.0%} of outcomes wrong by hundreds", fontsize=11)
         ax.set_xlabel("first feature")

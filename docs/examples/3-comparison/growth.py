@@ -49,7 +49,9 @@ def main(folder: Path) -> Path:
     draw(left, rows, 1.0, f"sums, fitted slope {rows['slope']:.2f}")
     left.set_xlabel(f"rows ({found['fixed_centers']} centres, 10 features)")
     left.set_ylabel("seconds")
-    last = np.diff(np.log(centers["seconds"][-2:])) / np.diff(np.log(centers["size"][-2:]))
+    last = np.diff(np.log(centers["seconds"][-2:])) / np.diff(
+        np.log(centers["size"][-2:])
+    )
     draw(
         right,
         centers,

@@ -30,7 +30,11 @@ Row = dict[str, Any]
 def best_of_paper(rows: list[Row], problem: str, n: int) -> Row:
     """Return the method of the paper that did best on one problem."""
     return max(
-        (r for r in rows if r["problem"] == problem and r["n"] == n and r["method"] in PAPER),
+        (
+            r
+            for r in rows
+            if r["problem"] == problem and r["n"] == n and r["method"] in PAPER
+        ),
         key=lambda r: r["share"],
     )
 
@@ -39,13 +43,18 @@ def find(rows: list[Row], problem: str, n: int, method: str) -> Row:
     """Return the result of one method."""
     if method == BEST:
         return best_of_paper(rows, problem, n)
-    return next(r for r in rows if (r["problem"], r["n"], r["method"]) == (problem, n, method))
+    return next(
+        r for r in rows if (r["problem"], r["n"], r["method"]) == (problem, n, method)
+    )
 
 
 def detailed_table(rows: list[Row], n: int) -> list[str]:
     """Return one line for each problem."""
     columns = (DEFAULT, BEST, "WeightedUplift", "MinMaxUplift", JOINT)
-    lines = [f"| 4 x {n:,} rows | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    lines = [
+        f"| 4 x {n:,} rows | {' | '.join(columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
     for problem in dict.fromkeys(r["problem"] for r in rows):
         cells = []
         for column in columns:
@@ -66,7 +75,9 @@ def mean_table(rows: list[Row]) -> list[str]:
         for n in sizes:
             found = [r["share"] for r in rows if r["method"] == method and r["n"] == n]
             cells.append(f"{np.mean(found):.2f}" if found else "")
-        seconds = [r["seconds"] for r in rows if r["method"] == method and r["n"] == sizes[0]]
+        seconds = [
+            r["seconds"] for r in rows if r["method"] == method and r["n"] == sizes[0]
+        ]
         lines.append(f"| {method} | {' | '.join(cells)} | {np.mean(seconds):.1f} |")
     return lines
 
@@ -76,7 +87,14 @@ def draw(ax: Axes, rows: list[Row]) -> None:
     problems = list(dict.fromkeys(r["problem"] for r in rows))[::-1]
     for i, problem in enumerate(problems):
         at = [find(rows, problem, SHOWN, m)["share"] for m in (BEST, JOINT)]
-        ax.plot([min(at), max(at)], [i, i], color="0.85", lw=4, solid_capstyle="round", zorder=0)
+        ax.plot(
+            [min(at), max(at)],
+            [i, i],
+            color="0.85",
+            lw=4,
+            solid_capstyle="round",
+            zorder=0,
+        )
         for method, color, marker in (
             (BEST, ORANGE, "s"),
             (JOINT, GREY, "d"),
@@ -102,10 +120,18 @@ def draw(ax: Axes, rows: list[Row]) -> None:
     ax.set_yticks(range(len(problems)), problems)
     ax.axvline(0.0, color="0.8", lw=0.8, zorder=0)
     ax.axvline(1.0, color="0.8", lw=0.8, zorder=0)
-    ax.set_xlabel(f"share of the oracle's area (0 random, 1 perfect), 4 x {SHOWN:,} rows")
+    ax.set_xlabel(
+        f"share of the oracle's area (0 random, 1 perfect), 4 x {SHOWN:,} rows"
+    )
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    ax.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 1.09), ncols=3)
+    ax.legend(
+        frameon=False,
+        fontsize=9,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1.09),
+        ncols=3,
+    )
 
 
 def main(folder: Path) -> Path:

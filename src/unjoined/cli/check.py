@@ -25,7 +25,15 @@ from unjoined.cli.options import (
     as_share,
 )
 from unjoined.cli.program import Config, command
-from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_titled, stop_if
+from unjoined.cli.show import (
+    STYLES,
+    console,
+    noted,
+    print_json,
+    show_labels,
+    show_titled,
+    stop_if,
+)
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.tables import read_table
 from unjoined.errors import InputError
@@ -39,7 +47,9 @@ FOUR = (
 )
 
 
-@command(f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json")
+@command(
+    f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json"
+)
 def check(
     outcomes: Outcomes = None,
     treatments: Treatments = None,
@@ -54,7 +64,9 @@ def check(
     target: Annotated[
         str | None,
         typer.Option(
-            "--target", metavar="TABLE", help="The people to be scored: is the answer theirs?"
+            "--target",
+            metavar="TABLE",
+            help="The people to be scored: is the answer theirs?",
         ),
     ] = None,
     seed: Seed = 0,
@@ -83,7 +95,11 @@ def check(
         result = diagnose(data, people, random_state=seed)
     if as_json:
         left_out = {column.name: column.reason for column in data.left_out}
-        facts = {"features": data.feature_names, "left_out": left_out, "warnings": notes}
+        facts = {
+            "features": data.feature_names,
+            "left_out": left_out,
+            "warnings": notes,
+        }
         print_json(facts | result.to_dict())
     else:
         show_diagnosis(console(), data, result)
@@ -124,11 +140,15 @@ def plan_study(
     treated: Treated = None,
     gap: Annotated[
         float | None,
-        typer.Option("--gap", help="Without a pilot: difference of the chances of treatment."),
+        typer.Option(
+            "--gap", help="Without a pilot: difference of the chances of treatment."
+        ),
     ] = None,
     outcome_sd: Annotated[
         float | None,
-        typer.Option("--outcome-sd", help="Without a pilot: standard deviation of the outcome."),
+        typer.Option(
+            "--outcome-sd", help="Without a pilot: standard deviation of the outcome."
+        ),
     ] = None,
     uplift: Annotated[
         float, typer.Option("--uplift", help="Without a pilot: the average uplift.")
@@ -136,7 +156,8 @@ def plan_study(
     uplift_sd: Annotated[
         float,
         typer.Option(
-            "--uplift-sd", help="Without a pilot: standard deviation of uplift over people."
+            "--uplift-sd",
+            help="Without a pilot: standard deviation of uplift over people.",
         ),
     ] = 0.0,
     treated_share: Annotated[
@@ -150,15 +171,22 @@ def plan_study(
     ] = "0.3",
     half_width: Annotated[
         float | None,
-        typer.Option("--half-width", help="Wanted half width of the interval, outcome units."),
+        typer.Option(
+            "--half-width", help="Wanted half width of the interval, outcome units."
+        ),
     ] = None,
     standard_error: Annotated[
         float | None,
-        typer.Option("--standard-error", help="Or the wanted standard error, outcome units."),
+        typer.Option(
+            "--standard-error", help="Or the wanted standard error, outcome units."
+        ),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Level of the interval.")] = 0.95,
+    level: Annotated[
+        float, typer.Option("--level", help="Level of the interval.")
+    ] = 0.95,
     treatment_rows: Annotated[
-        float, typer.Option("--treatment-rows", help="Treatment rows for each outcome row.")
+        float,
+        typer.Option("--treatment-rows", help="Treatment rows for each outcome row."),
     ] = 1.0,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -178,7 +206,13 @@ def plan_study(
         treated,
     )
     data: Any
-    if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (None, None, 0.0, 0.0, 0.5):
+    if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (
+        None,
+        None,
+        0.0,
+        0.0,
+        0.5,
+    ):
         tables.require("plan-study needs a pilot, as {}, or --gap and --outcome-sd.")
         check_paths(tables.paths, [])
         data = tables.read()
@@ -198,9 +232,13 @@ def plan_study(
         )
     except InputError as error:  # which speaks of arguments
         said = re.sub(
-            r"^(gap|level|quantity|share|half_width|standard_error) ", r"--\1 ", str(error)
+            r"^(gap|level|quantity|share|half_width|standard_error) ",
+            r"--\1 ",
+            str(error),
         )
-        words = re.sub(r"-*\b(half|standard|treatment)_(width|error|rows)\b", r"--\1-\2", said)
+        words = re.sub(
+            r"-*\b(half|standard|treatment)_(width|error|rows)\b", r"--\1-\2", said
+        )
         raise InputError(words) from error
     if as_json:
         print_json(plan.to_dict())

@@ -56,10 +56,12 @@ BUDGET, COST, VALUE = 300.0, 0.5, 8.0  # to spend, for a mail, and what a visit 
 @command("unjoined demo", "unjoined demo --rows 1000 --out my-demo")
 def demo(
     folder: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Folder for the files it writes.")
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="Folder for the files it writes."),
     ] = Path("unjoined-demo"),
     rows: Annotated[
-        int, typer.Option("--rows", min=100, metavar="NUMBER", help="Rows in each table.")
+        int,
+        typer.Option("--rows", min=100, metavar="NUMBER", help="Rows in each table."),
     ] = 5000,
     force: Force = False,
     seed: Seed = 0,
@@ -70,9 +72,12 @@ def demo(
     _check_folder(folder, force=force)
     out = console(quiet=as_json)
     _title(out, "1. Four tables that cannot be joined")
-    files = write_raw_files(folder, n_per_table=rows, n_customers=N_CUSTOMERS, seed=seed)
+    files = write_raw_files(
+        folder, n_per_table=rows, n_customers=N_CUSTOMERS, seed=seed
+    )
     outcomes, treatments = (
-        [f"{name}={files[f'{kind}_{name}']}" for name in REGIONS] for kind in ("visits", "mailings")
+        [f"{name}={files[f'{kind}_{name}']}" for name in REGIONS]
+        for kind in ("visits", "mailings")
     )
     out.print(
         "A made-up shop mails customers in two regions. Who was mailed and who visited are in "
@@ -109,7 +114,9 @@ def demo(
 def _check_folder(folder: Path, *, force: bool) -> None:
     """Refuse a folder with files that the demo would replace."""
     if folder.exists() and not folder.is_dir():
-        raise TableError(f"{str(folder)!r} is a file; name a folder to write the demo to.")
+        raise TableError(
+            f"{str(folder)!r} is a file; name a folder to write the demo to."
+        )
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise TableError(
             f"the folder {str(folder)!r} is not empty. Add --force to write the demo's files into "
@@ -117,7 +124,9 @@ def _check_folder(folder: Path, *, force: bool) -> None:
         )
 
 
-def _choose(out: Console, model: UpliftEstimator, folder: Path, seed: int) -> dict[str, Any]:
+def _choose(
+    out: Console, model: UpliftEstimator, folder: Path, seed: int
+) -> dict[str, Any]:
     """Write the list for a budget, and hold its expected gain against the truth."""
     customers = folder / "customers.csv"
     target = Target(budget=BUDGET, cost=COST, value=VALUE)
@@ -127,7 +136,9 @@ def _choose(out: Console, model: UpliftEstimator, folder: Path, seed: int) -> di
     _, truth = raw_customers(N_CUSTOMERS, seed=seed + 1)
     numbers = np.array(people.kept.column("customer_id").to_pylist(), dtype=np.int64)
     gained = float(truth[numbers[: facts["treated"]] - numbers.min()].sum())
-    out.print(f"In truth, which only a simulation knows, it adds {signed(gained)} visits.")
+    out.print(
+        f"In truth, which only a simulation knows, it adds {signed(gained)} visits."
+    )
     return facts | {"true_gain": gained}
 
 
@@ -163,12 +174,20 @@ def _compare(
         seconds = time.perf_counter() - start
         share = qini(uplift, truth, normalize=True).value
         error = float(np.mean((uplift - truth) ** 2) / np.var(truth))
-        measures[name] = {"oracle_share": share, "squared_error": error, "seconds": seconds}
+        measures[name] = {
+            "oracle_share": share,
+            "squared_error": error,
+            "seconds": seconds,
+        }
         curves[name] = uplift_curve(uplift, truth)
         gain = f"{1000 * float(curves[name].at(SHARE)):+.1f}"
         rows.append((name, f"{share:.2f}", gain, f"{error:,.2f}", f"{seconds:.1f}"))
     tell_progress("fitting", len(methods), len(methods))
-    show_table(out, ("method", "share of oracle", f"gain at {SHARE:.0%}", "error", "seconds"), rows)
+    show_table(
+        out,
+        ("method", "share of oracle", f"gain at {SHARE:.0%}", "error", "seconds"),
+        rows,
+    )
     return models[0], measures, curves, truth
 
 
@@ -199,11 +218,17 @@ def _draw(folder: Path, curves: dict[str, UpliftCurve], truth: Array) -> Path:
         figsize=(7.2, 4.8), layout="constrained"
     )
     ax = plot_uplift_curve(
-        curves, perfect=uplift_curve(truth, truth), unit="visits", ax=figure.add_subplot()
+        curves,
+        perfect=uplift_curve(truth, truth),
+        unit="visits",
+        ax=figure.add_subplot(),
     )
-    ax.set_title("Gain from mailing the best customers first (simulated campaign)", fontsize=11)
+    ax.set_title(
+        "Gain from mailing the best customers first (simulated campaign)", fontsize=11
+    )
     return replace_file(
-        folder / "uplift_curve.png", lambda file: figure.savefig(file, format="png", dpi=150)
+        folder / "uplift_curve.png",
+        lambda file: figure.savefig(file, format="png", dpi=150),
     )
 
 
@@ -217,7 +242,9 @@ def _write_report(
         data,
         folder / "report.html",
         people=read_table(folder / "customers.csv").drop(["customer_id"]),
-        terms=Terms(unit="visits", value=VALUE, cost=COST, currency="EUR", budget=BUDGET),
+        terms=Terms(
+            unit="visits", value=VALUE, cost=COST, currency="EUR", budget=BUDGET
+        ),
         origin=Origin(
             title="Simulated campaign: whom to mail",
             command="unjoined demo --force",
@@ -244,7 +271,15 @@ def _next_steps(out: Console, folder: Path) -> None:
         ["check", "--config", settings],
         ["fit", "--config", settings, "--force"],
         ["score", "--config", settings, *money, "--force"],
-        ["report", "--config", settings, *money, "--out", str(folder / "report.html"), "--force"],
+        [
+            "report",
+            "--config",
+            settings,
+            *money,
+            "--out",
+            str(folder / "report.html"),
+            "--force",
+        ],
     ):
         out.print(f"  {join([*place, *words])}", soft_wrap=True)
 

@@ -17,9 +17,13 @@ UNREAD, MISTAKE, INTERRUPTED = 1, 2, 130  # the last is what shells report for C
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit."""
-    if hasattr(sys.stdout, "reconfigure"):  # the terminal's encoding may lack a character
+    if hasattr(
+        sys.stdout, "reconfigure"
+    ):  # the terminal's encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # others reserve a gigabyte
+    os.environ.setdefault(
+        "ARROW_DEFAULT_MEMORY_POOL", "system"
+    )  # others reserve a gigabyte
     try:
         code = _run(arguments)
         if sys.stdout is not None:
@@ -87,7 +91,11 @@ def _run(arguments: list[str] | None) -> int:
             if type(error).__name__ == "NoArgsIsHelpError":
                 error.show()
                 return MISTAKE
-            path = error.ctx.command_path if isinstance(error, usage_error) and error.ctx else ""
+            path = (
+                error.ctx.command_path
+                if isinstance(error, usage_error) and error.ctx
+                else ""
+            )
             mistake = _mistake(str(error.format_message()), words)
             end = "" if mistake.endswith((".", "?")) else "."
             _tell(f"{mistake}{end} See {path or 'unjoined'} --help.")
@@ -108,7 +116,8 @@ def _mistake(said: str, words: list[str]) -> str:
     if re.match(r"No such option:? '?--out\b(?!-)", said) and words[:1] == ["fit"]:
         return "No such option: --out. A fit writes its model to --model"
     option = re.search(
-        r"'(--[a-z-]+)': (?:Input should be|'.*' is not) a valid (int|number|float)", said
+        r"'(--[a-z-]+)': (?:Input should be|'.*' is not) a valid (int|number|float)",
+        said,
     )
     if option is None:
         return said

@@ -54,26 +54,38 @@ def evaluate(
     treated: Treated = None,
     model: Annotated[
         Path | None,
-        typer.Option("--model", help="A model that was fitted to other rows than these."),
+        typer.Option(
+            "--model", help="A model that was fitted to other rows than these."
+        ),
     ] = None,
     cross: Annotated[
-        bool, typer.Option("--cross", help="Fit --estimator without each fold of these rows.")
+        bool,
+        typer.Option(
+            "--cross", help="Fit --estimator without each fold of these rows."
+        ),
     ] = False,
     estimator: Annotated[
         str, typer.Option("--estimator", help="With --cross: as in `unjoined fit`.")
     ] = "auto",
-    folds: Annotated[int, typer.Option("--folds", min=2, help="With --cross: how many folds.")] = 5,
+    folds: Annotated[
+        int, typer.Option("--folds", min=2, help="With --cross: how many folds.")
+    ] = 5,
     share: Annotated[
         list[str] | None,
         typer.Option(
-            "--share", help="Value of treating this share, such as 30% or 0.3; repeatable."
+            "--share",
+            help="Value of treating this share, such as 30% or 0.3; repeatable.",
         ),
     ] = None,
     threshold: Annotated[
         list[float] | None,
-        typer.Option("--threshold", help="Value of treating from this uplift on; repeatable."),
+        typer.Option(
+            "--threshold", help="Value of treating from this uplift on; repeatable."
+        ),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    level: Annotated[
+        float, typer.Option("--level", help="Level of the intervals.")
+    ] = 0.95,
     chunks: Chunks = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -110,7 +122,9 @@ def evaluate(
                     "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
                     "--model."
                 )
-            found = cross_evaluate(make(random_state=seed), tables.read(), folds, **asked)
+            found = cross_evaluate(
+                make(random_state=seed), tables.read(), folds, **asked
+            )
         else:
             fitted = load_model(model)
             tables = tables.of_model(fitted)
@@ -127,11 +141,15 @@ def evaluate(
         print_json(found.to_dict() | {"warnings": notes})
         return
     out = console()
-    for line in str(found).splitlines():  # one at a time: the console shows line ends as such
+    for line in str(
+        found
+    ).splitlines():  # one at a time: the console shows line ends as such
         out.print(line, soft_wrap=True)
 
 
-def _rules(shares: list[str] | None, thresholds: list[float] | None) -> dict[str, Any] | None:
+def _rules(
+    shares: list[str] | None, thresholds: list[float] | None
+) -> dict[str, Any] | None:
     """Return the rules that were asked for, None for the usual ones."""
     rules: dict[str, Any] = {
         f"best {100 * s:g}%": ("share", s) for s in map(as_share, shares or ())

@@ -108,7 +108,9 @@ def fit(
     moments: Annotated[
         Path | None,
         typer.Option(
-            "--moments", metavar="FILE", help="Instead of tables: a file of sums of all four."
+            "--moments",
+            metavar="FILE",
+            help="Instead of tables: a file of sums of all four.",
         ),
     ] = None,
     model: Annotated[
@@ -150,12 +152,16 @@ def fit(
             tables.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, tables, estimator, chunks)
             if checkpoint is not None and not pieces:
-                raise InputError("--checkpoint is for tables that are read with --chunks.")
+                raise InputError(
+                    "--checkpoint is for tables that are read with --chunks."
+                )
             if pieces:
                 fitted, facts = _fit_pieces(out, tables, estimator, checkpoint, seed)
             else:
                 fitted, facts = _fit_rows(out, tables, estimator, seed)
-    fitted.notes_ = [str(note) for note in notes if not isinstance(note, LeftOutWarning)]
+    fitted.notes_ = [
+        str(note) for note in notes if not isinstance(note, LeftOutWarning)
+    ]
     fitted.left_out_ = facts.get("left_out", {})
     written = save_model(fitted, model)
     if checkpoint is not None:
@@ -203,7 +209,9 @@ def _check_beside_sums(
         )
 
 
-def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None) -> bool:
+def _in_pieces(
+    out: Console, tables: Tables, estimator: str, chunks: bool | None
+) -> bool:
     """Tell whether to read tables in pieces: if asked for, or if they are too large to hold."""
     if chunks and estimator not in IN_PIECES:
         raise InputError(
@@ -262,7 +270,9 @@ def _fit_pieces(
     source = tables.stream()
     if estimator == "minmax":
         model = MinMaxUplift(random_state=seed)
-        fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
+        fitted, facts = _fit_sums(
+            out, model, model.collect_sums(source, checkpoint=checkpoint)
+        )
     else:
         fitted = Uplift(random_state=seed).fit(source, checkpoint=checkpoint)
         facts = {}
@@ -287,9 +297,13 @@ def _fit_sums(
     }
 
 
-def _show_features(out: Console, fitted: UpliftEstimator, left_out: dict[str, str]) -> None:
+def _show_features(
+    out: Console, fitted: UpliftEstimator, left_out: dict[str, str]
+) -> None:
     """Print the features that were used, and columns that are not features."""
-    if (names := getattr(fitted, "feature_names_in_", None)) is not None:  # arrays have none
+    if (
+        names := getattr(fitted, "feature_names_in_", None)
+    ) is not None:  # arrays have none
         out.print(f"Features used: {', '.join(map(str, names))}.")
     for name, why in left_out.items():
         out.print(f"Left out: {name!r} {why}.")
@@ -319,9 +333,15 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         del lines["policies"]
     for line in lines.values():
         out.print(line)
-    if average is not None and "differences" not in lines:  # which says whom it speaks for
-        out.print(f"The average effect {reach_in_words(getattr(fitted, 'gain_', None))}")
-    if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):
+    if (
+        average is not None and "differences" not in lines
+    ):  # which says whom it speaks for
+        out.print(
+            f"The average effect {reach_in_words(getattr(fitted, 'gain_', None))}"
+        )
+    if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(
+        spread
+    ):
         total = float(np.sum(spread**2))
         shares = [float(s**2 / total) for s in spread]
         labels = fitted._feature_names or range(len(shares))

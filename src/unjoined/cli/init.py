@@ -53,7 +53,10 @@ def init(
     ] = None,
     outcome: Outcome = "",
     treatment: Annotated[
-        str, typer.Option("--treatment", metavar="COLUMN", help="Column with the treatment.")
+        str,
+        typer.Option(
+            "--treatment", metavar="COLUMN", help="Column with the treatment."
+        ),
     ] = "",
     population: Population = None,
     treated: Treated = None,
@@ -74,7 +77,11 @@ def init(
     try:
         settings, unclear = make_guess(heads, *named)
     except TableError:
-        parts = [part for table, head in heads.items() for part in _apart(table, head).items()]
+        parts = [
+            part
+            for table, head in heads.items()
+            for part in _apart(table, head).items()
+        ]
         if len(parts) == len(heads):
             raise
         settings, unclear = make_guess(dict(parts), *named)
@@ -106,7 +113,9 @@ def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
     if "population" in settings:
         lines.append(f"Populations by the column {settings['population']!r}.")
     else:
-        lines.append(f"Populations by the names of tables: {', '.join(settings['outcomes'])}.")
+        lines.append(
+            f"Populations by the names of tables: {', '.join(settings['outcomes'])}."
+        )
     if "table" in settings:
         lines.append(f"People to score: {settings['table']}, which has no label.")
     if unclear:
@@ -122,15 +131,21 @@ def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:
 
     def said(value: Any) -> str:
         if isinstance(value, dict):
-            return f"{{ {', '.join(f'{said(k)} = {said(v)}' for k, v in value.items())} }}"
+            return (
+                f"{{ {', '.join(f'{said(k)} = {said(v)}' for k, v in value.items())} }}"
+            )
         if isinstance(value, SqlQuery) and value.database is None:
             value = value.query
         elif isinstance(value, Path | SqlQuery):
             value = os.path.relpath(str(value), folder).replace(os.sep, "/")
-        return json.dumps(value, ensure_ascii=False)  # as TOML writes text and lists of text
+        return json.dumps(
+            value, ensure_ascii=False
+        )  # as TOML writes text and lists of text
 
     lines = ["# Written by `unjoined init`: its guesses. Correct what is wrong.", ""]
-    lines += [f"{k} = {said(v)}" for k, v in settings.items() if k not in ("table", "keep")]
+    lines += [
+        f"{k} = {said(v)}" for k, v in settings.items() if k not in ("table", "keep")
+    ]
     if unclear:
         lines.append(f'treated = ""  # one of {", ".join(unclear)}')
     lines += [
@@ -138,7 +153,12 @@ def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:
         'model = "model.skops"',
     ]
     if "table" in settings:
-        lines += [f"table = {said(settings['table'])}", "", "[score]", 'out = "list.csv"']
+        lines += [
+            f"table = {said(settings['table'])}",
+            "",
+            "[score]",
+            'out = "list.csv"',
+        ]
         lines += [f"keep = {said(settings['keep'])}"] if "keep" in settings else []
         lines.append('# share = "30%"')
     return "\n".join(lines) + "\n"
@@ -183,7 +203,9 @@ def _tables_at(place: Path) -> list[Named]:
     return [*sorted(parted), *(table for file in tables for table in _tables_at(file))]
 
 
-PART = re.compile(r"(part|chunk)?[-_.]?[0-9]{2,}[-_.a-z0-9]*$", re.IGNORECASE)  # of a folder
+PART = re.compile(
+    r"(part|chunk)?[-_.]?[0-9]{2,}[-_.a-z0-9]*$", re.IGNORECASE
+)  # of a folder
 
 
 def _head(table: Named) -> Frame | None:
@@ -225,11 +247,19 @@ def _apart(table: Named, head: Frame) -> dict[Named, Frame]:
 
 def _words(table: Named, heads: Iterable[Named]) -> list[str]:
     """Return the words of a table's name, with those of folders that not all tables are in."""
-    paths = [str(one) if isinstance(one, Path) else str(one.database or "") for one in heads]
+    paths = [
+        str(one) if isinstance(one, Path) else str(one.database or "") for one in heads
+    ]
     text = str(table)
     if isinstance(table, Path):
-        text = text[: -len(table_ending(table))] if table_ending(table) in ENDINGS else text
-    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+        text = (
+            text[: -len(table_ending(table))]
+            if table_ending(table) in ENDINGS
+            else text
+        )
+    root = os.path.commonpath(
+        [os.path.dirname(os.path.abspath(path)) for path in paths]
+    )
     if isinstance(table, Path) or table.database is not None:
         text = os.path.relpath(os.path.abspath(text), root)
     return [word for word in re.split(r"[ _./:\\-]+", text) if word]
@@ -256,9 +286,13 @@ def make_guess(
     settings = _populations(with_outcome, with_treatment, population, heads)
     settings |= {"outcome": outcome, "treatment": treatment}
     others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
-    person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
+    person = max(
+        others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None
+    )
     held = [heads[file].column(treatment) for file in with_treatment]
-    values = list(dict.fromkeys(str(v) for column in held for v in column.unique().to_pylist()))
+    values = list(
+        dict.fromkeys(str(v) for column in held for v in column.unique().to_pylist())
+    )
     if unknown := [word for word in treated if word not in values]:
         raise TableError(
             f"--treated {unknown[0]!r} is not among the first values of {treatment!r}, which are "
@@ -275,7 +309,9 @@ def make_guess(
     return settings, [] if treated else _unclear(held)
 
 
-def _guess_labels(heads: dict[Named, Frame], outcome: str, treatment: str) -> tuple[str, str]:
+def _guess_labels(
+    heads: dict[Named, Frame], outcome: str, treatment: str
+) -> tuple[str, str]:
     """Return the columns that are labels: in the tables of one kind alone, told by names."""
     places: dict[str, set[Named]] = {}
     for file, head in heads.items():
@@ -285,29 +321,45 @@ def _guess_labels(heads: dict[Named, Frame], outcome: str, treatment: str) -> tu
         if name and (name not in places or len(places[name]) == len(heads)):
             raise TableError(
                 f"{option} {name!r} must be a column of some tables and not of others"
-                + (", and all have it." if name in places else did_you_mean(name, list(places)))
+                + (
+                    ", and all have it."
+                    if name in places
+                    else did_you_mean(name, list(places))
+                )
             )
     if outcome and outcome == treatment:
-        raise TableError(f"--outcome and --treatment both name {outcome!r}. Name two columns.")
+        raise TableError(
+            f"--outcome and --treatment both name {outcome!r}. Name two columns."
+        )
     kinds = {file: _leans(" ".join(_words(file, heads))) for file in heads}
     counts = {name: _distinct(name, heads) for name in places}
     found: dict[tuple[str, str], float] = {}
     for y, t in permutations(sorted(places), 2):
-        if (outcome and y != outcome) or (treatment and t != treatment) or places[y] & places[t]:
+        if (
+            (outcome and y != outcome)
+            or (treatment and t != treatment)
+            or places[y] & places[t]
+        ):
             continue
-        if (not treatment and counts[t] > FEW) or (not outcome and _identifies(y, heads)):
+        if (not treatment and counts[t] > FEW) or (
+            not outcome and _identifies(y, heads)
+        ):
             continue
         likely = 2.0 * (_leans(y) - _leans(t))
         likely += sum(3.0 * kinds[file] / len(places[y]) for file in places[y])
         likely -= sum(3.0 * kinds[file] / len(places[t]) for file in places[t])
         # Amounts are outcomes, and what has two values beside them is the treatment.
         likely += (counts[t] <= 2 < counts[y]) - (counts[y] <= 2 < counts[t])
-        likely += (len(places[y]) == len(places[t])) + 0.4 * len(places[y] | places[t]) / len(heads)
+        likely += (len(places[y]) == len(places[t])) + 0.4 * len(
+            places[y] | places[t]
+        ) / len(heads)
         found[y, t] = likely
     best = max(found.values(), default=0.0)
     near = [pair for pair, likely in found.items() if likely > best - 0.5]
     if len(near) != 1:
-        labels = sorted({name for pair in near or found for name in pair} - {outcome, treatment})
+        labels = sorted(
+            {name for pair in near or found for name in pair} - {outcome, treatment}
+        )
         unsure = len({y for y, _ in near}) != 1 and not outcome
         option = "--outcome" if unsure else "--treatment"
         may_be = "columns that it may be are " + ", ".join(map(repr, labels))
@@ -327,13 +379,17 @@ def _guess_labels(heads: dict[Named, Frame], outcome: str, treatment: str) -> tu
 def _leans(text: str) -> float:
     """Return 1 if words speak for an outcome, -1 for a treatment, and 0 for neither or both."""
     plain = text.lower().replace("ü", "ue").replace("ö", "oe")
-    speaks = [any(hint in plain for hint in hints.split()) for hints in (OUTCOMES, TREATMENTS)]
+    speaks = [
+        any(hint in plain for hint in hints.split()) for hints in (OUTCOMES, TREATMENTS)
+    ]
     return float(speaks[0]) - float(speaks[1])
 
 
 def _distinct(name: str, heads: dict[Named, Frame]) -> int:
     """Return how many values a column has in the first rows of tables, the most of any."""
-    columns = (head.column(name) for head in heads.values() if name in head.column_names)
+    columns = (
+        head.column(name) for head in heads.values() if name in head.column_names
+    )
     return max(len(column.drop_null().unique()) for column in columns)
 
 
@@ -342,18 +398,26 @@ def _identifies(name: str, heads: dict[Named, Frame]) -> bool:
     for head in heads.values():
         if name in head.column_names:
             values = head.column(name).drop_null().to_pylist()
-            if len(values) >= 50 and len({*values}) == len(values) and isinstance(values[0], int):
+            if (
+                len(values) >= 50
+                and len({*values}) == len(values)
+                and isinstance(values[0], int)
+            ):
                 return True
             if len({*values}) > 2 and any(isinstance(value, str) for value in values):
                 return True
     return False
 
 
-def _refuse_lists(tables: list[Named], treatment: str, heads: dict[Named, Frame]) -> None:
+def _refuse_lists(
+    tables: list[Named], treatment: str, heads: dict[Named, Frame]
+) -> None:
     """Refuse tables all of whose rows were treated alike: lists of those who were treated."""
     found: set[Any] = set()
     for table in tables:
-        for frame, _ in chain([(heads[table], None)], scan_table(table, str(table), WHOLE)):
+        for frame, _ in chain(
+            [(heads[table], None)], scan_table(table, str(table), WHOLE)
+        ):
             found |= {*frame.column(treatment).drop_null().unique().to_pylist()}
             if len(found) > 1:
                 return
@@ -370,7 +434,9 @@ WHOLE = 100_000
 
 def _unclear(columns: Iterable[Any]) -> list[str]:
     """Return a few treatments if they are not such as every program knows."""
-    values = {v: None for column in columns for v in column.to_pylist() if v is not None}
+    values = {
+        v: None for column in columns for v in column.to_pylist() if v is not None
+    }
     try:
         label_codes(values, TREATMENT)
     except LabelError:
@@ -380,12 +446,17 @@ def _unclear(columns: Iterable[Any]) -> list[str]:
 
 def _by_name(names: Iterable[str], hints: str) -> str:
     """Return the one column whose name holds one of some words, or nothing."""
-    found = [name for name in names if any(hint in name.lower() for hint in hints.split())]
+    found = [
+        name for name in names if any(hint in name.lower() for hint in hints.split())
+    ]
     return found[0] if len(found) == 1 else ""
 
 
 def _populations(
-    outcomes: list[Named], treatments: list[Named], column: str | None, heads: dict[Named, Frame]
+    outcomes: list[Named],
+    treatments: list[Named],
+    column: str | None,
+    heads: dict[Named, Frame],
 ) -> Settings:
     """Tell populations by the names of files, or by a column of two tables."""
     several = not len(outcomes) == len(treatments) == 1
@@ -396,16 +467,23 @@ def _populations(
         )
     if not several:
         if column is None:
-            both = set(heads[outcomes[0]].column_names) & set(heads[treatments[0]].column_names)
+            both = set(heads[outcomes[0]].column_names) & set(
+                heads[treatments[0]].column_names
+            )
             column = _by_name(both, POPULATIONS)
         if not column:
             raise TableError(
                 "one table has outcomes and one has treatments; name the column that tells "
                 "populations apart with --population."
             )
-        return {"outcomes": outcomes[0], "treatments": treatments[0], "population": column}
+        return {
+            "outcomes": outcomes[0],
+            "treatments": treatments[0],
+            "population": column,
+        }
     first, second = (
-        _differing([_words(table, heads) for table in files]) for files in (outcomes, treatments)
+        _differing([_words(table, heads) for table in files])
+        for files in (outcomes, treatments)
     )
     plain = (sorted(map(str.casefold, names)) for names in (first, second))
     if next(plain) != next(plain) or len(first) < 2:
@@ -432,7 +510,9 @@ def _identifier(head: Frame) -> str | None:
     """Return a column of people that seems to identify them."""
     for name in head.column_names:
         values = head.column(name).to_pylist()
-        whole = len(values) >= 50 and all(isinstance(value, int | str) for value in values)
+        whole = len(values) >= 50 and all(
+            isinstance(value, int | str) for value in values
+        )
         named = re.search(r"(^|[ _.-])(id|key|no|nr|number|email)$", name.lower())
         if (named or whole) and len({*values}) == len(values):
             return str(name)

@@ -21,7 +21,12 @@ from unjoined.errors import TableError
 from unjoined.estimators.persist import is_model_file
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
-MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unjoined init`"
+MODEL, SUMS, TABLE, SETTINGS = (
+    b"PK",
+    b"unjoined-sums",
+    b"",
+    b"# Written by `unjoined init`",
+)
 QUERY = b"-- Uplift by "
 NAMES = {MODEL: "model", SUMS: "file of sums", QUERY: "query of ours"}
 NAMES[SETTINGS] = "file of settings that init wrote"
@@ -57,18 +62,26 @@ class Tables:
             "--population": population,
             "--weight": weight,
         }
-        self.features = split_names("--features", features)  # all columns that are left, if empty
+        self.features = split_names(
+            "--features", features
+        )  # all columns that are left, if empty
         self.ignored = split_names("--ignore", ignore)
         self.categories = tuple(split_names("--categories", categories))
-        self.treated = treated or None  # treatments that mean treated, if they are not plain
-        self.text: tuple[str, ...] = ()  # columns of text files that are left as they are written
+        self.treated = (
+            treated or None
+        )  # treatments that mean treated, if they are not plain
+        self.text: tuple[
+            str, ...
+        ] = ()  # columns of text files that are left as they are written
         self._check_columns(has_features=features is not None)
 
     def require(self, needs: str) -> None:
         """Say which of the tables and labels is missing."""
         needed = ("--outcomes", "--treatments", "--outcome", "--treatment")
         if missing := [option for option in needed if not self.options[option]]:
-            raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
+            raise TableError(
+                f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}."
+            )
 
     @property
     def paths(self) -> list[Input]:
@@ -80,7 +93,11 @@ class Tables:
     def options(self) -> dict[str, Any]:
         """What was given, by option."""
         tables = {"--outcomes": self.outcomes, "--treatments": self.treatments}
-        lists = {"--features": self.features, "--ignore": self.ignored, "--treated": self.treated}
+        lists = {
+            "--features": self.features,
+            "--ignore": self.ignored,
+            "--treated": self.treated,
+        }
         return tables | self.columns | lists
 
     @property
@@ -91,7 +108,9 @@ class Tables:
     @property
     def in_pieces(self) -> bool:
         """Whether to read in pieces: tables that are folders, or too large for memory."""
-        folders = any(isinstance(table, Path) and table.is_dir() for _, table in self.paths)
+        folders = any(
+            isinstance(table, Path) and table.is_dir() for _, table in self.paths
+        )
         return folders or self.memory() > available_bytes()
 
     def memory(self) -> int:
@@ -108,7 +127,9 @@ class Tables:
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
         tables = copy(self)
         tables.text = written_columns(model)
-        tables.features = self.features or [name for name in names if name not in self.ignored]
+        tables.features = self.features or [
+            name for name in names if name not in self.ignored
+        ]
         return tables
 
     def stream(self) -> SeparateLabels:
@@ -120,16 +141,22 @@ class Tables:
         """Check the tables of one party, who may have some of the four only."""
         for kind, files in (("outcome", self.outcomes), ("treatment", self.treatments)):
             if files and not self.columns[f"--{kind}"]:
-                raise TableError(f"--{kind}s needs --{kind}, the column with the {kind}.")
+                raise TableError(
+                    f"--{kind}s needs --{kind}, the column with the {kind}."
+                )
             if self.population is None and "" in files:
                 raise TableError(
                     f"write --{kind}s NAME=FILE to say whose rows these are, or name the column "
                     "that tells populations apart with --population."
                 )
             if self.population is not None and len(files) > 1:
-                raise TableError(f"with --population there is one --{kind}s file or folder.")
+                raise TableError(
+                    f"with --population there is one --{kind}s file or folder."
+                )
 
-    def combined(self, features: Iterable[str] | None, *, stream: bool) -> SeparateLabels:
+    def combined(
+        self, features: Iterable[str] | None, *, stream: bool
+    ) -> SeparateLabels:
         """Make one of whatever tables there are."""
         several = self.outcomes, self.treatments
         one_each = (next(iter(files.values()), None) for files in several)
@@ -168,7 +195,9 @@ class Tables:
                 "label, weight or population cannot be a feature."
             )
         if has_features and set(self.features) <= set(self.ignored):
-            raise TableError("--ignore leaves out all columns of --features. Keep one or more.")
+            raise TableError(
+                "--ignore leaves out all columns of --features. Keep one or more."
+            )
 
     def _check_layout(self) -> None:
         if self.population is not None:
@@ -180,7 +209,8 @@ class Tables:
                 )
             return
         names = [
-            sorted({name.casefold() for name in of}) for of in (self.outcomes, self.treatments)
+            sorted({name.casefold() for name in of})
+            for of in (self.outcomes, self.treatments)
         ]
         if names[0] != names[1] and "" not in names[0] + names[1]:
             raise TableError(
@@ -206,7 +236,11 @@ def _files_of(table: Named) -> list[Path]:
     """Return a file, or the database that a query reads and files that it may name in quotes."""
     if isinstance(table, Path):
         return [table]
-    named = [name for text in QUOTED.findall(table.query) for name in glob(text, recursive=True)]
+    named = [
+        name
+        for text in QUOTED.findall(table.query)
+        for name in glob(text, recursive=True)
+    ]
     return [Path(name) for name in (table.database, *named) if name is not None]
 
 
@@ -228,11 +262,17 @@ def _named_tables(option: str, entries: Sequence[str] | None) -> dict[str, Named
         if is_path:
             name, path = "", entry
         if not path:
-            raise TableError(f"{option} {entry!r} names no file. Write NAME=FILE, or FILE alone.")
+            raise TableError(
+                f"{option} {entry!r} names no file. Write NAME=FILE, or FILE alone."
+            )
         if name in tables:
             raise TableError(
                 f"{option} was given twice for "
-                + (f"population {name!r}." if name else "no named population: write NAME=FILE.")
+                + (
+                    f"population {name!r}."
+                    if name
+                    else "no named population: write NAME=FILE."
+                )
             )
         tables[name] = as_table(path)
     return tables
@@ -248,7 +288,9 @@ def check_paths(
     """
     written = [(option, path) for option, path, _ in outputs]
     read = [(option, path) for option, path in inputs if isinstance(path, Path)]
-    queries = [(option, query) for option, query in inputs if isinstance(query, SqlQuery)]
+    queries = [
+        (option, query) for option, query in inputs if isinstance(query, SqlQuery)
+    ]
     # An input that does not exist is reported where it is read.
     check_distinct([*(entry for entry in read if entry[1].exists()), *written])
     for (one, query), (two, other) in combinations(queries, 2):
@@ -257,7 +299,9 @@ def check_paths(
                 f"{one} and {two} both name {str(query)!r}. Each table needs rows of its own."
             )
     for (option, query), target in product(queries, written):
-        for file in _files_of(query):  # which queries may share, and nothing is written to
+        for file in _files_of(
+            query
+        ):  # which queries may share, and nothing is written to
             check_distinct([(option, file), target])
     _check_settings(written)
     for (one, folder), (two, path) in product(read, [*read, *written]):
@@ -293,7 +337,8 @@ def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:
             same = first.samefile(second)
         else:  # whether the disk ignores case shows only once a file exists
             same = not (first.exists() or second.exists()) and (
-                os.path.realpath(first).casefold() == os.path.realpath(second).casefold()
+                os.path.realpath(first).casefold()
+                == os.path.realpath(second).casefold()
             )
         if same:
             what = "folder" if first.is_dir() else "file"
@@ -301,7 +346,9 @@ def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:
             hint += "makes two tables of it."
             raise TableError(
                 f"{one} {str(first)!r} and {two} {str(second)!r} are the same {what}. Name a "
-                "different one for each." + hint * ({one, two} == {"--outcomes", "--treatments"})
+                "different one for each."
+                + hint
+                * ({one, two} == {"--outcomes", "--treatments"})
             )
 
 
@@ -311,7 +358,9 @@ def _is_table_in(folder: Path, path: Path) -> bool:
         inside = Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
         return inside and (path.is_dir() or table_ending(path) in ENDINGS)
     tables = (
-        file for file in folder.rglob("*") if table_ending(file) in ENDINGS and file.is_file()
+        file
+        for file in folder.rglob("*")
+        if table_ending(file) in ENDINGS and file.is_file()
     )
     return any(file.samefile(path) for file in tables)
 
@@ -322,7 +371,9 @@ def _check_replaceable(option: str, path: Path, beginning: bytes) -> None:
             f"there is no folder {str(path.parent)!r} to write to ({option}). Create it first."
         )
     if path.is_dir():
-        raise TableError(f"{option} {str(path)!r} is a folder; name a file to write to.")
+        raise TableError(
+            f"{option} {str(path)!r} is a folder; name a file to write to."
+        )
     if not path.exists():
         return
     if not path.is_file():  # such as /dev/null, which must not be replaced by a file

@@ -43,7 +43,11 @@ Treated = Annotated[
 ]
 Population = Annotated[
     str | None,
-    typer.Option("--population", metavar="COLUMN", help="Column that names each row's population."),
+    typer.Option(
+        "--population",
+        metavar="COLUMN",
+        help="Column that names each row's population.",
+    ),
 ]
 Features = Annotated[
     str | None,
@@ -55,7 +59,9 @@ Features = Annotated[
 ]
 Ignore = Annotated[
     str | None,
-    typer.Option("--ignore", metavar="COLUMNS", help="Columns to leave out, comma-separated."),
+    typer.Option(
+        "--ignore", metavar="COLUMNS", help="Columns to leave out, comma-separated."
+    ),
 ]
 Categories = Annotated[
     str | None,
@@ -66,12 +72,15 @@ Categories = Annotated[
     ),
 ]
 Weight = Annotated[
-    str | None, typer.Option("--weight", metavar="COLUMN", help="Column with row weights.")
+    str | None,
+    typer.Option("--weight", metavar="COLUMN", help="Column with row weights."),
 ]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint", metavar="FILE", help="File that an interrupted pass resumes from."
+        "--checkpoint",
+        metavar="FILE",
+        help="File that an interrupted pass resumes from.",
     ),
 ]
 Seed = Annotated[
@@ -89,11 +98,13 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 DespiteRed = Annotated[
     bool,
     typer.Option(
-        "--despite-red", help="Write whom to treat although the verdict on the tables is red."
+        "--despite-red",
+        help="Write whom to treat although the verdict on the tables is red.",
     ),
 ]
 Model = Annotated[
-    Path, typer.Option("--model", metavar="FILE", help="A model written by `unjoined fit`.")
+    Path,
+    typer.Option("--model", metavar="FILE", help="A model written by `unjoined fit`."),
 ]
 People = Annotated[
     str,
@@ -106,22 +117,30 @@ People = Annotated[
 Keep = Annotated[
     str | None,
     typer.Option(
-        "--keep", metavar="COLUMNS", help="Columns to copy, such as an id, comma-separated."
+        "--keep",
+        metavar="COLUMNS",
+        help="Columns to copy, such as an id, comma-separated.",
     ),
 ]
 Share = Annotated[
-    str | None, typer.Option("--share", metavar="SHARE", help="Treat this share: 30% or 0.3.")
+    str | None,
+    typer.Option("--share", metavar="SHARE", help="Treat this share: 30% or 0.3."),
 ]
 Budget = Annotated[
     float | None,
-    typer.Option("--budget", metavar="MONEY", help="Most that may be spent; needs --cost."),
+    typer.Option(
+        "--budget", metavar="MONEY", help="Most that may be spent; needs --cost."
+    ),
 ]
 Cost = Annotated[
-    float, typer.Option("--cost", metavar="MONEY", help="What treating one person costs.")
+    float,
+    typer.Option("--cost", metavar="MONEY", help="What treating one person costs."),
 ]
 Value = Annotated[
     float | None,
-    typer.Option("--value", metavar="MONEY", help="What one unit of the outcome is worth."),
+    typer.Option(
+        "--value", metavar="MONEY", help="What one unit of the outcome is worth."
+    ),
 ]
 
 Chunks = Annotated[
@@ -138,7 +157,9 @@ def split_names(option: str, names: str | None) -> list[str]:
     columns = [name.strip() for name in (names or "").split(",") if name.strip()]
     for i, name in enumerate(columns):
         if name in columns[:i]:
-            raise TableError(f"{option} names the column {name!r} twice. Name each column once.")
+            raise TableError(
+                f"{option} names the column {name!r} twice. Name each column once."
+            )
     return columns
 
 
@@ -160,9 +181,15 @@ def as_share(text: str) -> float:
     try:
         number = float(word.removesuffix("%"))
     except ValueError:
-        raise InputError(f"--share must be a share such as 30% or 0.3, got {text!r}.") from None
+        raise InputError(
+            f"--share must be a share such as 30% or 0.3, got {text!r}."
+        ) from None
     if not percent and 1.0 < number <= 100.0:
-        raise InputError(f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent.")
+        raise InputError(
+            f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent."
+        )
     if percent and number > 100.0:
         raise InputError(f"--share must be 100% of people at most, got {text}.")
-    return check_share("--share", number / 100.0 if percent else number, zero_allowed=True)
+    return check_share(
+        "--share", number / 100.0 if percent else number, zero_allowed=True
+    )

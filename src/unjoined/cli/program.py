@@ -17,29 +17,60 @@ from unjoined.errors import TableError
 # In the order of ``unjoined --help``: the module of this package that holds a command, and what it
 # does, which is the first line of its docstring.
 COMMANDS = {
-    "init": ("init", "Write a file of settings for your tables, and say what was guessed."),
-    "demo": ("demo", "Run the whole job on a simulated campaign whose answer is known."),
-    "check": ("check", "Say whether the tables can tell uplift, for whom, and what to do if not."),
-    "fit": ("fit", "Estimate uplift from tables or sums, and write the model to a file."),
-    "score": ("score", "Write whom to treat: uplift, rank and decision for each person."),
-    "evaluate": ("evaluate", "Say what a model is worth on held-out tables, with intervals."),
-    "report": ("report", "Write a report: whom to treat, what it brings, how far to trust it."),
+    "init": (
+        "init",
+        "Write a file of settings for your tables, and say what was guessed.",
+    ),
+    "demo": (
+        "demo",
+        "Run the whole job on a simulated campaign whose answer is known.",
+    ),
+    "check": (
+        "check",
+        "Say whether the tables can tell uplift, for whom, and what to do if not.",
+    ),
+    "fit": (
+        "fit",
+        "Estimate uplift from tables or sums, and write the model to a file.",
+    ),
+    "score": (
+        "score",
+        "Write whom to treat: uplift, rank and decision for each person.",
+    ),
+    "evaluate": (
+        "evaluate",
+        "Say what a model is worth on held-out tables, with intervals.",
+    ),
+    "report": (
+        "report",
+        "Write a report: whom to treat, what it brings, how far to trust it.",
+    ),
     "plan-study": (
         "check",
         "Say how many rows, and how large a policy gap, a wanted precision needs.",
     ),
     "export": ("report", "Write a model as SQL, which scores without this program."),
-    "plan": ("sums", "Write the plan that all parties then use: features, scales, functions."),
-    "aggregate": ("sums", "Turn one party's tables into a file of sums for the agreed plan."),
+    "plan": (
+        "sums",
+        "Write the plan that all parties then use: features, scales, functions.",
+    ),
+    "aggregate": (
+        "sums",
+        "Turn one party's tables into a file of sums for the agreed plan.",
+    ),
     "merge": ("sums", "Add up files of sums that were made with one plan."),
 }
-LOADED: dict[str, tuple[Callable[..., None], str | None]] = {}  # functions and their examples
+LOADED: dict[
+    str, tuple[Callable[..., None], str | None]
+] = {}  # functions and their examples
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
 def command(*examples: str) -> Callable[[Function], Function]:
     """Make a function a command of the program, with examples below its help."""
-    lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
+    lines = "\n".join(
+        f"  {line}" for example in examples for line in example.splitlines()
+    )
     epilog = f"\b\nExample{'s' * (len(examples) > 1)}:\n{lines}" if examples else None
 
     def register(function: Function) -> Function:
@@ -62,7 +93,9 @@ def make_app(words: list[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    completed = [os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")]
+    completed = [
+        os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+    ]
     asked = {*words[:1], *" ".join(completed).split()}
     for name, (module, does) in COMMANDS.items():
         if name in asked:
@@ -147,7 +180,17 @@ COLUMNS = (*LABELS, "features", "ignore", "categories")
 LISTS = ("--features", "--ignore", "--categories", "--keep")
 PEOPLE = ("table", "target")
 FILES = {*PEOPLE, "model", "out", "list", "moments", "checkpoint", "plan", "sql"}
-SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost", "value")
+SHARED = (
+    *TABLES,
+    *COLUMNS,
+    "model",
+    "table",
+    "seed",
+    "share",
+    "budget",
+    "cost",
+    "value",
+)
 
 
 def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +205,10 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
         elif name not in SHARED:
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
         # The table of export is in a database, and evaluate is for a model of other rows.
-        elif name in known and (name, command) not in (("table", "export"), ("model", "evaluate")):
+        elif name in known and (name, command) not in (
+            ("table", "export"),
+            ("model", "evaluate"),
+        ):
             chosen[name] = value
     for key, value in settings.get(command, {}).items():
         name = key.replace("-", "_")
@@ -179,13 +225,17 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
 def _tables_named(path: Path) -> list[str]:
     """Return the tables that a file of settings names, above the sections and in each."""
     settings = _read_toml(path)
-    sections = [settings] + [settings[c] for c in COMMANDS if c in settings and c != "export"]
+    sections = [settings] + [
+        settings[c] for c in COMMANDS if c in settings and c != "export"
+    ]
     found: list[str] = []
     for section in sections:
         for name in (*TABLES, *PEOPLE):
             value = section.get(name)
             files = value.values() if isinstance(value, dict) else _as_list(value)
-            found += [_beside(path, name, file) for file in files if isinstance(file, str)]
+            found += [
+                _beside(path, name, file) for file in files if isinstance(file, str)
+            ]
     return found
 
 
@@ -209,7 +259,11 @@ def _unknown(path: Path, key: str, known: Any, where: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else f" It may be one of {', '.join(known)}."
+    hint = (
+        f" Did you mean {near[0]!r}?"
+        if near
+        else f" It may be one of {', '.join(known)}."
+    )
     return f"{str(path)!r}: there is no setting {key!r} {where}.{hint}"
 
 
@@ -235,7 +289,11 @@ def _beside(path: Path, name: str, file: Any) -> str:
     from unjoined.data.queries import STATEMENT  # with the command, which needs it too
 
     if not isinstance(file, str):
-        raise TableError(f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}.")
+        raise TableError(
+            f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}."
+        )
     if not file.strip():
-        raise TableError(f"{str(path)!r}: {name!r} is empty. Name a file, or leave it out.")
+        raise TableError(
+            f"{str(path)!r}: {name!r} is empty. Name a file, or leave it out."
+        )
     return file if STATEMENT.match(file) else str(path.parent / file)

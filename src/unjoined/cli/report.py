@@ -12,7 +12,15 @@ import typer
 
 from unjoined._support import import_extra
 from unjoined._typing import Frame
-from unjoined.cli.inputs import QUERY, TABLE, Input, Tables, as_table, check_paths, written_columns
+from unjoined.cli.inputs import (
+    QUERY,
+    TABLE,
+    Input,
+    Tables,
+    as_table,
+    check_paths,
+    written_columns,
+)
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -73,7 +81,8 @@ def report(
     weight: Weight = None,
     treated: Treated = None,
     unit: Annotated[
-        str | None, typer.Option("--unit", help="What outcomes are called, such as purchases.")
+        str | None,
+        typer.Option("--unit", help="What outcomes are called, such as purchases."),
     ] = None,
     value: Value = None,
     cost: Cost = 0.0,
@@ -85,7 +94,9 @@ def report(
     table: Annotated[
         str | None,
         typer.Option(
-            "--table", metavar="TABLE", help="People to choose from; default: those of the tables."
+            "--table",
+            metavar="TABLE",
+            help="People to choose from; default: those of the tables.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write, .html.")] = Path(
@@ -102,9 +113,14 @@ def report(
     keep: Keep = None,
     despite_red: DespiteRed = False,
     force: Force = False,
-    title: Annotated[str, typer.Option("--title", help="Heading of the report.")] = "Whom to treat",
+    title: Annotated[
+        str, typer.Option("--title", help="Heading of the report.")
+    ] = "Whom to treat",
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="The model was fitted to other rows than these.")
+        bool,
+        typer.Option(
+            "--held-out", help="The model was fitted to other rows than these."
+        ),
     ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -126,28 +142,47 @@ def report(
     tables.require("report needs {}.")
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
-    _check_files([*tables.paths, ("--model", model)], table, keep, out, list_out, force=force)
+    _check_files(
+        [*tables.paths, ("--model", model)], table, keep, out, list_out, force=force
+    )
     kept = split_names("--keep", keep)
     fraction = None if share is None else as_share(share)
-    terms = Terms(unit or f"units of {outcome}", value, cost, currency, fraction, budget)
+    terms = Terms(
+        unit or f"units of {outcome}", value, cost, currency, fraction, budget
+    )
     fitted = load_model(model)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
-        if unit is None and set(np.unique(data["y"][data.rows("outcome")])) <= {0.0, 1.0}:
+        if unit is None and set(np.unique(data["y"][data.rows("outcome")])) <= {
+            0.0,
+            1.0,
+        }:
             terms = replace(terms, unit="responses")
         known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
         people = again = None
         if table is not None:
             # Columns to keep that are not features stay as they are written.
-            text = [*written_columns(fitted), *(name for name in kept if name not in names)]
+            text = [
+                *written_columns(fitted),
+                *(name for name in kept if name not in names),
+            ]
             people = read_table(as_table(table), text=text)
             select_columns(people, names, title=repr(table))
             kept = kept or [name for name in people.column_names if name not in names]
-            words = ["unjoined", "score", "--model", str(model), "--table", mask_secrets(table)]
+            words = [
+                "unjoined",
+                "score",
+                "--model",
+                str(model),
+                "--table",
+                mask_secrets(table),
+            ]
             words += ["--keep", ",".join(kept)] if kept else []
             again = shlex.join([*words, "--out", "LIST.csv"])
-        is_beside = list_out is not None and list_out.parent.resolve() == out.parent.resolve()
+        is_beside = (
+            list_out is not None and list_out.parent.resolve() == out.parent.resolve()
+        )
         origin = Origin(
             title,
             command_line(ctx),
@@ -170,9 +205,13 @@ def report(
     screen = console(quiet=as_json)
     if people is not None and list_out is not None:
         features_of = select_columns(people, names, title=repr(table))
-        _write_list(list_out, fitted, features_of, people.select(kept), None if stops else terms)
+        _write_list(
+            list_out, fitted, features_of, people.select(kept), None if stops else terms
+        )
     if list_out is not None:
-        warned = " It has no column treat: the report is red and says why." if stops else ""
+        warned = (
+            " It has no column treat: the report is red and says why." if stops else ""
+        )
         screen.print(f"Wrote {list_out}, the list of people.{warned}")
     screen.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
@@ -195,15 +234,21 @@ def _check_files(
 ) -> None:
     """Refuse files that would be overwritten, and options that are of no use."""
     if table is None and list_out is not None:
-        raise InputError("--list writes a list of the people in --table: give that table too.")
+        raise InputError(
+            "--list writes a list of the people in --table: give that table too."
+        )
     if table is None and keep is not None:
-        raise InputError("--keep copies columns to the list of people: give --table too.")
+        raise InputError(
+            "--keep copies columns to the list of people: give --table too."
+        )
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out {str(out)!r} must end in .html.")
     outputs = [("--out", out, TABLE)]
     if list_out is not None:
         if table_ending(list_out) not in WRITTEN:
-            raise InputError(f"--list {str(list_out)!r} must end in {', '.join(WRITTEN)}.")
+            raise InputError(
+                f"--list {str(list_out)!r} must end in {', '.join(WRITTEN)}."
+            )
         outputs.append(("--list", list_out, TABLE))
     people = [] if table is None else [("--table", as_table(table))]
     check_paths([*inputs, *people], outputs, force=force)
@@ -229,10 +274,19 @@ def command_line(ctx: typer.Context) -> str:
     words = ["unjoined", str(ctx.info_name), "--force"]
     for parameter in ctx.command.params:
         value = ctx.params.get(str(parameter.name))
-        if parameter.name == "force" or value in (None, False, (), [], parameter.default):
+        if parameter.name == "force" or value in (
+            None,
+            False,
+            (),
+            [],
+            parameter.default,
+        ):
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
-            words += [parameter.opts[0], *([] if each is True else [mask_secrets(str(each))])]
+            words += [
+                parameter.opts[0],
+                *([] if each is True else [mask_secrets(str(each))]),
+            ]
     return shlex.join(words)
 
 
@@ -240,7 +294,9 @@ def command_line(ctx: typer.Context) -> str:
 def export(
     model: Model,
     sql: Annotated[Path, typer.Option("--sql", help="Write a SQL query to this file.")],
-    table: Annotated[str, typer.Option("--table", help="The table to score.")] = "people",
+    table: Annotated[
+        str, typer.Option("--table", help="The table to score.")
+    ] = "people",
     keep: Keep = None,
     force: Force = False,
     as_json: AsJson = False,

@@ -53,11 +53,25 @@ from unjoined.estimators.persist import load_model
 from unjoined.evaluate.estimate import NEARLY_ALL, Estimate
 from unjoined.evaluate.verdict import RED
 from unjoined.targeting import treatment_rank
-from unjoined.words import interval, is_bounded, reach_in_words, signed, span, with_interval
+from unjoined.words import (
+    interval,
+    is_bounded,
+    reach_in_words,
+    signed,
+    span,
+    with_interval,
+)
 
 PIECE_ROWS = 200_000  # people scored together
 INTERVAL = ("uplift_low", "uplift_high")
-LIST_COLUMNS = ("row", "uplift", *INTERVAL, "rank", "treat", "flags")  # that the list itself writes
+LIST_COLUMNS = (
+    "row",
+    "uplift",
+    *INTERVAL,
+    "rank",
+    "treat",
+    "flags",
+)  # that the list itself writes
 WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
 ODD = {  # what is said of so many people
     "tied": "people are tied where the list ends; those first in the table are on it.",
@@ -83,7 +97,8 @@ class Target:
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and two ways to say how many."""
         ways = {
-            f"--{name}": getattr(self, name) for name in ("share", "top", "threshold", "budget")
+            f"--{name}": getattr(self, name)
+            for name in ("share", "top", "threshold", "budget")
         }
         given = [option for option, value in ways.items() if value is not None]
         if len(given) > 1:
@@ -100,7 +115,9 @@ class Target:
         if self.threshold is not None:
             check_finite("--threshold", self.threshold)
         if self.budget is not None and not self.cost:
-            raise InputError("--budget needs --cost above 0, what treating one person costs.")
+            raise InputError(
+                "--budget needs --cost above 0, what treating one person costs."
+            )
         if self.cost and self.budget is None and self.value is None:
             raise InputError(
                 "--cost needs --value, what one unit of the outcome is worth, or --budget."
@@ -133,16 +150,21 @@ def score(
     table: People,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FILE", help="Where to write: .csv, .parquet or .xlsx."),
+        typer.Option(
+            "--out", metavar="FILE", help="Where to write: .csv, .parquet or .xlsx."
+        ),
     ],
     share: Share = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=0, metavar="N", help="Treat this many people.")
+        int | None,
+        typer.Option("--top", min=0, metavar="N", help="Treat this many people."),
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
-            "--threshold", metavar="UPLIFT", help="Treat everybody with this uplift or more."
+            "--threshold",
+            metavar="UPLIFT",
+            help="Treat everybody with this uplift or more.",
         ),
     ] = None,
     budget: Budget = None,
@@ -156,7 +178,9 @@ def score(
 ) -> None:
     """Write whom to treat: uplift, rank and decision for each person."""
     people = as_table(table)
-    check_paths([("--model", model), ("--table", people)], [("--out", out, TABLE)], force=force)
+    check_paths(
+        [("--model", model), ("--table", people)], [("--out", out, TABLE)], force=force
+    )
     if table_ending(out) not in WRITTEN:
         raise TableError(f"--out {str(out)!r} must end in {', '.join(WRITTEN)}.")
     kept = split_names("--keep", keep)
@@ -189,7 +213,9 @@ class Scored:
     uplift: Array  # (n,)
     missing: BoolArray  # people without a value of some feature
     outside: BoolArray  # people unlike all rows of the fit
-    interval: list[Array]  # both ends by model uncertainty; empty if the estimator offers none
+    interval: list[
+        Array
+    ]  # both ends by model uncertainty; empty if the estimator offers none
     ignored: list[str]  # columns of the table that are neither features nor copied
 
     @classmethod
@@ -206,7 +232,9 @@ class Scored:
             raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
         kept, uplift, low, high, missing, outside, ignored = zip(*pieces, strict=True)
         order = np.argsort(treatment_rank(np.concatenate(uplift)))
-        best, lacks, far = (np.concatenate(part)[order] for part in (uplift, missing, outside))
+        best, lacks, far = (
+            np.concatenate(part)[order] for part in (uplift, missing, outside)
+        )
         ends = [np.concatenate(end)[order] for end in (low, high) if end[0] is not None]
         if keep:
             rows = arrow.concat_tables(kept, promote_options="permissive").take(order)
@@ -223,7 +251,9 @@ class Scored:
             table = table.append_column(name, [end])
         table = table.append_column("rank", [np.arange(1, n + 1)])
         if target is not None:
-            table = table.append_column("treat", [np.arange(n) < target.count(self.uplift)])
+            table = table.append_column(
+                "treat", [np.arange(n) < target.count(self.uplift)]
+            )
         flags = np.array(["", "missing_values", "outside_training"])
         flags = np.append(flags, "; ".join(flags[1:]))
         return table.append_column("flags", [flags[self.missing + 2 * self.outside]])
@@ -241,7 +271,9 @@ class Scored:
 Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray, list[str]]
 
 
-def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iterator[Piece]:
+def _score_pieces(
+    model: UpliftEstimator, table: Named, keep: list[str]
+) -> Iterator[Piece]:
     """Yield what the list needs of each piece of a table."""
     names = [str(name) for name in model.feature_names_in_]
     text = {*written_columns(model)} | ({*keep} - {*names})
@@ -255,7 +287,9 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         low = high = None
         with suppress(InputError):  # some estimators do not know
             low, high = model.predict_interval(people)
-        gaps = [column.is_null(nan_is_null=True).to_numpy() for column in people.columns]
+        gaps = [
+            column.is_null(nan_is_null=True).to_numpy() for column in people.columns
+        ]
         outside = np.zeros(len(frame), dtype=np.bool_)
         if hasattr(model, "training_range_"):
             outside = model.outside_training(people)
@@ -287,21 +321,30 @@ def show_list(
     n = 0 if target is None else target.count(people.uplift)
     show_uplift(out, uplift, "the people in the table")
     if target is not None and target.top is not None and target.top > n:
-        out.print(f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed.")
+        out.print(
+            f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed."
+        )
     odd = {
         "tied": people.tied(n),
         "harmed": int(np.count_nonzero(uplift[:n] < 0.0)),
         "missing_values": int(people.missing.sum()),
         "outside_training": int(people.outside.sum()),
     }
-    facts: dict[str, Any] = {"rows": len(uplift), "treated": None if target is None else n}
+    facts: dict[str, Any] = {
+        "rows": len(uplift),
+        "treated": None if target is None else n,
+    }
     facts |= {"uplift": uplift_summary(uplift)} | odd | {"ignored": people.ignored}
-    facts |= {"gain": None} if target is None else _show_gain(out, model, people, target, n)
+    facts |= (
+        {"gain": None} if target is None else _show_gain(out, model, people, target, n)
+    )
     for name, count in odd.items():
         if count:
             out.print(f"{count:,} {ODD[name]}")
     if people.ignored:
-        out.print(f"Ignored, because the model does not use them: {shown(people.ignored)}.")
+        out.print(
+            f"Ignored, because the model does not use them: {shown(people.ignored)}."
+        )
     verdict = show_verdict(out, model.verdict_)
     if target is None:
         out.print(
@@ -328,7 +371,11 @@ def _show_gain(
         return {"predicted_gain": total, "gain": None}
     gain = record.gain(people.uplift, chosen)
     told = record.told(people.uplift, chosen)
-    measured = f"It {reach_in_words(record)}" if told >= NEARLY_ALL else _say_measured(gain, told)
+    measured = (
+        f"It {reach_in_words(record)}"
+        if told >= NEARLY_ALL
+        else _say_measured(gain, told)
+    )
     out.print(
         f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
     )

@@ -69,7 +69,12 @@ class _Bars(logging.Handler):
         super().__init__(logging.DEBUG)
         screen = Console(stderr=True)
         self.is_drawn = screen.is_terminal
-        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
         self._drawn = Progress(
             TextColumn("{task.description}", markup=False),
             *columns,
@@ -83,7 +88,9 @@ class _Bars(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Draw what the library says of its progress: a job, how much of it is done, and all."""
-        job, done, total = (*record.args,) if isinstance(record.args, tuple) else ("", 0, 1)
+        job, done, total = (
+            (*record.args,) if isinstance(record.args, tuple) else ("", 0, 1)
+        )
         name = str(job)
         done = int(str(done))
         total = int(str(total))
@@ -138,7 +145,11 @@ def noted(
     said = {_without_numbers(note) for note in known}
     for warning in (entry.message for entry in caught):
         same = _without_numbers(str(warning))
-        if not isinstance(warning, UnjoinedWarning) or same in said or (hide and hide(warning)):
+        if (
+            not isinstance(warning, UnjoinedWarning)
+            or same in said
+            or (hide and hide(warning))
+        ):
             continue
         said.add(same)
         notes.append(warning)
@@ -152,7 +163,9 @@ def _without_numbers(note: str) -> str:
 
 def print_json(result: dict[str, Any]) -> None:
     """Print one JSON object, for other programs."""
-    print(json.dumps(_numbers_or_null(result), indent=2, default=float, allow_nan=False))
+    print(
+        json.dumps(_numbers_or_null(result), indent=2, default=float, allow_nan=False)
+    )
 
 
 def _numbers_or_null(value: Any) -> Any:
@@ -166,7 +179,9 @@ def _numbers_or_null(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def show_table(out: Console, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+def show_table(
+    out: Console, columns: Iterable[str], rows: Iterable[Iterable[str]]
+) -> None:
     """Print a table, its first column on the left and numbers on the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
@@ -197,7 +212,9 @@ def show_labels(out: Console, cells: Iterable[CellSummary]) -> None:
     rows = []
     for cell in cells:
         mean = cell.label_mean
-        label = f"mean {in_digits(mean)}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
+        label = (
+            f"mean {in_digits(mean)}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
+        )
         rows.append((cell.kind + "s", cell.population, f"{cell.n_rows:,}", label))
     show_table(out, ("table", "population", "rows", "label"), rows)
 
@@ -249,7 +266,9 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
 
 def show_verdict(out: Console, verdict: Verdict) -> dict[str, str]:
     """Print the verdict on the tables of a model, and return it."""
-    out.print(f"Verdict ({verdict.colour}): {verdict.words}", style=STYLES[verdict.colour])
+    out.print(
+        f"Verdict ({verdict.colour}): {verdict.words}", style=STYLES[verdict.colour]
+    )
     return verdict.to_dict()
 
 

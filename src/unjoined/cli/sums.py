@@ -43,19 +43,25 @@ Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.
 )
 def plan(
     feature: Annotated[
-        list[str], typer.Option("--feature", help="NAME=TYPICAL:SPREAD, once for each feature.")
+        list[str],
+        typer.Option("--feature", help="NAME=TYPICAL:SPREAD, once for each feature."),
     ],
     populations: Annotated[
         str, typer.Option("--populations", help="Two or more, comma-separated.")
     ],
     out: Out,
     outcome_values: Annotated[
-        str | None, typer.Option("--outcome-values", help="LOW,HIGH if the outcome has two values.")
+        str | None,
+        typer.Option(
+            "--outcome-values", help="LOW,HIGH if the outcome has two values."
+        ),
     ] = None,
     functions: Annotated[
         int | None,
         typer.Option(
-            "--functions", min=1, help="Fourier features; default: 3 per feature, up to 30."
+            "--functions",
+            min=1,
+            help="Fourier features; default: 3 per feature, up to 30.",
         ),
     ] = None,
     width: Annotated[float | None, typer.Option("--width", help="In spreads.")] = None,
@@ -68,7 +74,11 @@ def plan(
 ) -> None:
     """Write the plan that all parties then use: features, scales, functions."""
     check_paths([], [("--out", out, SUMS)], force=force)
-    values = None if outcome_values is None else _numbers("--outcome-values", outcome_values, ",")
+    values = (
+        None
+        if outcome_values is None
+        else _numbers("--outcome-values", outcome_values, ",")
+    )
     agreed = fourier_plan(
         _features(feature),
         [name.strip() for name in populations.split(",")],
@@ -110,9 +120,17 @@ def aggregate(
 ) -> None:
     """Turn one party's tables into a file of sums for the agreed plan."""
     if threads == 0:
-        raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
+        raise InputError(
+            "--threads must not be 0: give a number of threads, or -1 for all cores."
+        )
     tables = Tables(
-        outcomes, treatments, outcome, treatment, population, weight=weight, treated=treated
+        outcomes,
+        treatments,
+        outcome,
+        treatment,
+        population,
+        weight=weight,
+        treated=treated,
     )
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
@@ -120,7 +138,9 @@ def aggregate(
     check_paths([("--plan", plan), *tables.paths], outputs, force=force)
     agreed = read_sums(plan).plan
     if agreed.feature_names is None:
-        raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
+        raise InputError(
+            f"the plan {str(plan)!r} has no feature names, which tables need."
+        )
     source = tables.combined(agreed.feature_names, stream=True)
     sums = aggregate_rows(
         source, agreed, min_count=min_count, checkpoint=checkpoint, n_jobs=threads
@@ -139,7 +159,9 @@ def merge(
     config: Config = None,
 ) -> None:
     """Add up files of sums that were made with one plan."""
-    for file in files:  # one by one: merging finds out by itself if two hold the same rows
+    for (
+        file
+    ) in files:  # one by one: merging finds out by itself if two hold the same rows
         check_paths([("sums", file)], [("--out", out, SUMS)], force=force)
     _write(merge_sums([read_sums(file) for file in files]), out, as_json=as_json)
 
@@ -172,7 +194,9 @@ def _features(entries: list[str]) -> dict[str, tuple[float, float]]:
                 f"--feature must be NAME=TYPICAL:SPREAD, such as age=45:15, got {entry!r}."
             )
         if name in features:
-            raise InputError(f"--feature was given twice for {name!r}. Give each feature once.")
+            raise InputError(
+                f"--feature was given twice for {name!r}. Give each feature once."
+            )
         features[name] = _numbers("--feature", numbers, ":")
     return features
 

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
-from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, Frame, IntArray, MatrixLike
+from unjoined._typing import (
+    Array,
+    ArrayLike,
+    BoolArray,
+    CellArray,
+    Frame,
+    IntArray,
+    MatrixLike,
+)
 from unjoined._validation import (
     KINDS,
     LARGEST,
@@ -46,10 +54,21 @@ from unjoined.data.columns import (
 )
 from unjoined.data.encode import TableEncoder
 from unjoined.data.rows import Chunk, cell_codes, number_matrix
-from unjoined.errors import InputError, LabelError, TableError, UnjoinedError, UnjoinedWarning
+from unjoined.errors import (
+    InputError,
+    LabelError,
+    TableError,
+    UnjoinedError,
+    UnjoinedWarning,
+)
 
 WORDS = (nw.String, nw.Categorical, nw.Enum)  # columns that may hold labels in words
-PLAIN = (nw.String, nw.Boolean, nw.Int64, nw.Int32)  # columns that are told apart all at once
+PLAIN = (
+    nw.String,
+    nw.Boolean,
+    nw.Int64,
+    nw.Int32,
+)  # columns that are told apart all at once
 
 
 class NotNumbersError(TableError):
@@ -96,16 +115,24 @@ class Place(NamedTuple):
         first = int(np.argmax(bad))
         how, remedy = f"beyond {LARGEST:g}", "Change the unit of the column."
         if np.isnan(values[first]):
-            how, remedy = "missing", "Fill in or leave out such rows; none is dropped in silence."
+            how, remedy = (
+                "missing",
+                "Fill in or leave out such rows; none is dropped in silence.",
+            )
         elif np.isinf(values[first]):
-            how, remedy = "infinite", "Replace such numbers by real ones, or leave the rows out."
+            how, remedy = (
+                "infinite",
+                "Replace such numbers by real ones, or leave the rows out.",
+            )
         raise kind(
             f"row {self.first_row + first:,} of {self.origin} (counting from 0): {what} {how}; "
             f"{int(bad.sum()):,} of the {len(bad):,} rows read with it cannot be used. {remedy}"
         )
 
 
-def population_codes(column: nw.Series[Any], place: Place) -> tuple[list[str], IntArray]:
+def population_codes(
+    column: nw.Series[Any], place: Place
+) -> tuple[list[str], IntArray]:
     """Return the populations in a column as sorted text, and which of them each row is of."""
     plain = column.dtype in PLAIN
     values = column.unique().to_list() if plain else column.to_list()
@@ -163,7 +190,10 @@ def chunk_of_arrays(
 
 
 def chunk_features(
-    X: MatrixLike, names: list[str] | None, place: Place, encoder: TableEncoder | None = None
+    X: MatrixLike,
+    names: list[str] | None,
+    place: Place,
+    encoder: TableEncoder | None = None,
 ) -> Array:
     """Return features as a matrix in C order, their columns as named if that is known."""
     found = column_names(X)
@@ -185,7 +215,9 @@ def chunk_features(
     return number_matrix(X)
 
 
-def _encoded_names(names: list[str] | None, encoder: TableEncoder | None) -> list[str] | None:
+def _encoded_names(
+    names: list[str] | None, encoder: TableEncoder | None
+) -> list[str] | None:
     """Return the names of the features as a matrix has them."""
     return names if encoder is None else encoder.get_feature_names_out().tolist()
 
@@ -211,7 +243,9 @@ def make_chunk(
     with place.named(n):
         weight = check_weight(sample_weight, n)
     known = None if names is None else tuple(names)
-    return Chunk(matrix, label, cell, weight, populations, place.origin, place.first_row, known)
+    return Chunk(
+        matrix, label, cell, weight, populations, place.origin, place.first_row, known
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +293,12 @@ class Columns(NamedTuple):
         native = nw.from_native(frame, eager_only=True)
         names = list(self.features)
         self.check(table, native, place.origin)
-        matrix = chunk_features(native.select(names).to_native(), names, place, self.encoder)
-        return self.labelled(table, native, matrix, _encoded_names(names, self.encoder), place)
+        matrix = chunk_features(
+            native.select(names).to_native(), names, place, self.encoder
+        )
+        return self.labelled(
+            table, native, matrix, _encoded_names(names, self.encoder), place
+        )
 
     def labelled(
         self,
@@ -279,7 +317,10 @@ class Columns(NamedTuple):
             index = np.zeros(len(frame), dtype=np.int64)
         else:
             known, index = population_codes(frame.get_column(self.population), place)
-        cells = cell_codes(KINDS.index(table.kind), index, max(len(known), 1)), known or [""]
+        cells = (
+            cell_codes(KINDS.index(table.kind), index, max(len(known), 1)),
+            known or [""],
+        )
         weight = None if self.weight is None else _column(frame, self.weight, place)
         return make_chunk(matrix, label, cells, weight, names, place)
 
@@ -297,7 +338,9 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
         codes = label_codes(values, table.kind, treated)
     except LabelError as error:
         where = _first_odd(column, values, table.kind, place)
-        raise TableError(f"column {column.name!r} of {place.origin}{where}: {error}") from None
+        raise TableError(
+            f"column {column.name!r} of {place.origin}{where}: {error}"
+        ) from None
     counts = Counter(codes.values())
     if treated is not None and counts[1.0] and counts[0.0] > 1:
         warnings.warn(
@@ -326,7 +369,9 @@ def _amounts(column: nw.Series[Any], place: Place) -> Array | None:
     return numbers
 
 
-def _first_odd(column: nw.Series[Any], values: list[Any], kind: str, place: Place) -> str:
+def _first_odd(
+    column: nw.Series[Any], values: list[Any], kind: str, place: Place
+) -> str:
     """Say in how many rows a label is none, if most labels are such."""
 
     def is_odd(value: Any) -> bool:
@@ -345,12 +390,20 @@ def _first_odd(column: nw.Series[Any], values: list[Any], kind: str, place: Plac
 
 def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
     """Refuse a value that means treated and is in no table, or tables that write otherwise."""
-    found: dict[str, dict[Any, Any]] = {}  # by table: values as they are compared, and as they are
+    found: dict[
+        str, dict[Any, Any]
+    ] = {}  # by table: values as they are compared, and as they are
     for table, frame in pieces:
         if table.kind == TREATMENT:
-            values = nw.from_native(frame, eager_only=True).get_column(str(table.label)).unique()
+            values = (
+                nw.from_native(frame, eager_only=True)
+                .get_column(str(table.label))
+                .unique()
+            )
             there = {
-                plain_name(v): v for v in sorted(values.to_list(), key=str) if not is_missing(v)
+                plain_name(v): v
+                for v in sorted(values.to_list(), key=str)
+                if not is_missing(v)
             }
             found.setdefault(table.title, {}).update(there)
             label = table.label

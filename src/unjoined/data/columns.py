@@ -29,15 +29,30 @@ POINT, COMMA = "1,234.5", "1.234,5"
 DAY_FIRST, MONTH_FIRST = "31/12/2024", "12/31/2024"
 FORMS = {POINT: NUMBERS, COMMA: NUMBERS, DAY_FIRST: TIMES, MONTH_FIRST: TIMES}
 _UNIT = r"(?:[$€£¥%]|[A-Z]{3}|[Kk]r\.?|Fr\.|zł|Kč|Ft)?"
-AMOUNT = re.compile(rf"([+-]?)({_UNIT})\s?([+-]?)([0-9][0-9.,' \u00a0\u202f]*?)\s?({_UNIT})$")
-WITH_POINT = re.compile(r"(?:[0-9]{1,3}(?:[,'][0-9]{3})+|(?:0|[1-9][0-9]*))(?:\.[0-9]+)?$")
+AMOUNT = re.compile(
+    rf"([+-]?)({_UNIT})\s?([+-]?)([0-9][0-9.,' \u00a0\u202f]*?)\s?({_UNIT})$"
+)
+WITH_POINT = re.compile(
+    r"(?:[0-9]{1,3}(?:[,'][0-9]{3})+|(?:0|[1-9][0-9]*))(?:\.[0-9]+)?$"
+)
 WITH_COMMA = re.compile(
     r"(?:[0-9]{1,3}(?:[.' \u00a0\u202f][0-9]{3})+|(?:0|[1-9][0-9]*))(?:,[0-9]+)?$"
 )
-GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}|,[0-9]{3})$")  # of thousands, or decimals
-DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})(?:[ T]+(\d{1,2}:\d{2}(:\d{2})?))?$")
+GROUPS = re.compile(
+    r"[1-9][0-9]{0,2}(?:\.[0-9]{3}|,[0-9]{3})$"
+)  # of thousands, or decimals
+DATE = re.compile(
+    r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})(?:[ T]+(\d{1,2}:\d{2}(:\d{2})?))?$"
+)
 # Cells that are counted, as they tell how the others are meant.
-GROUPED, BARE, LONG, ZEROS, DOTTED, ONLY = "grouped", "bare", "long", "zeros", "dotted", "only "
+GROUPED, BARE, LONG, ZEROS, DOTTED, ONLY = (
+    "grouped",
+    "bare",
+    "long",
+    "zeros",
+    "dotted",
+    "only ",
+)
 # What programs write where there is no value, if it lies far from all others.
 NO_NUMBERS = frozenset(
     {s * v for s in (-1.0, 1.0) for v in (99.0, 999.0, 9999.0, 99999.0, 999999.0)}
@@ -46,16 +61,21 @@ NO_NUMBERS |= {-(2.0**31), 2.0**31 - 1.0}
 _FIRST_DATES = ("0001-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01")
 _LAST_DATES = ("2099-12-31", "2999-12-31", "9999-01-01", "9999-12-31")
 NO_TIMES = frozenset(
-    float(np.datetime64(day, "D").astype(np.int64)) for day in (*_FIRST_DATES, *_LAST_DATES)
+    float(np.datetime64(day, "D").astype(np.int64))
+    for day in (*_FIRST_DATES, *_LAST_DATES)
 )
 REPEATED = 5  # rows that hold the same such value
 MOST_CATEGORIES = 100  # of a column that stand by themselves
 FEWEST_EACH = 10  # rows to a whole number that may be a code, on average
 SURE = 20  # cells such as 1.234, beside shorter ones without a mark: then it parts thousands
-MOSTLY = 0.9  # of the cells of a text column: then it holds numbers, and some stray words
+MOSTLY = (
+    0.9  # of the cells of a text column: then it holds numbers, and some stray words
+)
 FEW_LEVELS = 20  # of numbers written as text beside words: then they are categories
 SOME_CELLS = 1000  # that show whether a column of numbers has many
-NO_VALUE = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown"})
+NO_VALUE = frozenset(
+    {"na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown"}
+)
 NO_VALUE |= {"-", "--", "?", "."}  # what people write for it, beside numbers and dates
 DAY = 86_400.0  # seconds
 
@@ -63,14 +83,20 @@ DAY = 86_400.0  # seconds
 def column_names(X: MatrixLike) -> list[str] | None:
     """Return the column names of a data frame, None for anything else."""
     if hasattr(X, "collect_schema") and hasattr(X, "lazy") and not hasattr(X, "height"):
-        raise TableError("a lazy data frame holds no rows yet. Call its collect() first.")
+        raise TableError(
+            "a lazy data frame holds no rows yet. Call its collect() first."
+        )
     if type(X) is dict:
-        raise TableError("expected a matrix or a data frame, got a dict. Make a frame of it first.")
+        raise TableError(
+            "expected a matrix or a data frame, got a dict. Make a frame of it first."
+        )
     if not nw.dependencies.is_into_dataframe(X):
         return None
     names = list(X.column_names if hasattr(X, "column_names") else X.columns)
     if names and isinstance(names[0], tuple):
-        raise TableError(f"a data frame has names of several parts: {names[0]!r}. Join the parts.")
+        raise TableError(
+            f"a data frame has names of several parts: {names[0]!r}. Join the parts."
+        )
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(
             f"a data frame has two columns named {twice[0]!r}. Give every column its own name."
@@ -94,7 +120,10 @@ def as_categories(X: MatrixLike, names: Iterable[str]) -> MatrixLike:
     """Return a data frame with some columns, whatever they hold, as categories."""
     frame = nw.maybe_reset_index(nw.from_native(X, eager_only=True))
     for name in names:
-        if name in frame.columns and frame.get_column(name).dtype not in (nw.Categorical, nw.Enum):
+        if name in frame.columns and frame.get_column(name).dtype not in (
+            nw.Categorical,
+            nw.Enum,
+        ):
             texts = column_values(frame.get_column(name), strict=False).as_text()
             cells = [None if i < 0 else texts.levels[i] for i in texts.values.tolist()]
             frame = frame.with_columns(_categories(name, cells, frame.implementation))
@@ -144,7 +173,9 @@ class Values:
     @property
     def is_empty(self) -> bool:
         """Whether no row has a value."""
-        return bool((self.values < 0).all() if self.is_text else np.isnan(self.values).all())
+        return bool(
+            (self.values < 0).all() if self.is_text else np.isnan(self.values).all()
+        )
 
     def take(self, at: Any) -> Values:
         """Return some of the rows."""
@@ -158,12 +189,16 @@ class Values:
         numbers, places = np.unique(self.values[there], return_inverse=True)
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[there] = places
-        levels = [plain_text(bool(v) if self.is_flag else v) or "" for v in numbers.tolist()]
+        levels = [
+            plain_text(bool(v) if self.is_flag else v) or "" for v in numbers.tolist()
+        ]
         return Values(WORDS, codes, tuple(levels))
 
     def read(self, holds: str, form: str = "") -> Array:
         """Return text as numbers or as dates in days, NaN for what does not read as such."""
-        known: Array = np.array([*(read_text(v, holds, form) for v in self.levels), np.nan])
+        known: Array = np.array(
+            [*(read_text(v, holds, form) for v in self.levels), np.nan]
+        )
         numbers: Array = known[self.values]
         return numbers
 
@@ -174,14 +209,18 @@ class Values:
         return Counter({level: n for level, n in pairs if n})
 
 
-def column_values(column: nw.Series[Any], table: str = "X", *, strict: bool = True) -> Values:
+def column_values(
+    column: nw.Series[Any], table: str = "X", *, strict: bool = True
+) -> Values:
     """Return what a column holds; nested values, and if strict infinite numbers, are refused."""
     dtype = column.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
         numbers = np.asarray(as_floats(column), dtype=np.float64)
         if strict:
             _check_finite(numbers, column.name, table)
-        is_long = dtype.is_integer() and bool(np.nanmax(np.abs(numbers), initial=0.0) > 2**53)
+        is_long = dtype.is_integer() and bool(
+            np.nanmax(np.abs(numbers), initial=0.0) > 2**53
+        )
         return Values(NUMBERS, numbers, is_flag=dtype == nw.Boolean, is_long=is_long)
     if dtype == nw.Object or dtype == nw.Unknown:
         return _of_objects(column.to_list(), column.name, table)
@@ -205,7 +244,9 @@ def _dictionary(column: nw.Series[Any]) -> tuple[Any, list[Any]]:
     if find_spec("pyarrow") is not None:
         cells = column.to_arrow()
         arrow = import_extra("pyarrow", extra="cli")
-        cells = arrow.chunked_array([cells]) if isinstance(cells, arrow.Array) else cells
+        cells = (
+            arrow.chunked_array([cells]) if isinstance(cells, arrow.Array) else cells
+        )
         if arrow.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
         found = cells.dictionary_encode().combine_chunks()
@@ -220,7 +261,9 @@ def _listed(cells: list[Any]) -> tuple[Any, list[Any]]:
     """Return the place of each cell in a list of the different ones, as text and None."""
     levels: dict[Any, int] = {}
     texts = [cell if isinstance(cell, str) else plain_text(cell) for cell in cells]
-    return np.array([levels.setdefault(t, len(levels)) for t in texts], dtype=np.int64), [*levels]
+    return np.array(
+        [levels.setdefault(t, len(levels)) for t in texts], dtype=np.int64
+    ), [*levels]
 
 
 def _text_values(holds: str, codes: Any, levels: list[Any]) -> Values:
@@ -235,11 +278,19 @@ def _text_values(holds: str, codes: Any, levels: list[Any]) -> Values:
 
 def as_floats(column: nw.Series[Any]) -> Any:
     """Return a column of numbers or booleans as an array, NaN where there is none."""
-    if column.dtype == nw.Boolean:  # those with missing values have no float form, integers do
+    if (
+        column.dtype == nw.Boolean
+    ):  # those with missing values have no float form, integers do
         column = column.cast(nw.Int8)
     if column.dtype.is_integer() and column.implementation.is_pyarrow():
-        return column.to_numpy().astype(np.float64)  # pyarrow casts none that floats only round
-    return column.to_numpy() if column.dtype == nw.Object else column.cast(nw.Float64).to_numpy()
+        return column.to_numpy().astype(
+            np.float64
+        )  # pyarrow casts none that floats only round
+    return (
+        column.to_numpy()
+        if column.dtype == nw.Object
+        else column.cast(nw.Float64).to_numpy()
+    )
 
 
 def _check_finite(values: Array, name: str, table: str) -> None:
@@ -275,9 +326,13 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
         _check_finite(numbers, name, table)
         return Values(NUMBERS, numbers)
     if all(isinstance(v, date | datetime | np.datetime64) for v in there):
-        return Values(TIMES, _day_numbers([None if is_missing(v) else v for v in values]))
+        return Values(
+            TIMES, _day_numbers([None if is_missing(v) else v for v in values])
+        )
     if all(isinstance(v, time | timedelta) for v in there):
-        return Values(TIMES, np.array([np.nan if is_missing(v) else _part(v) for v in values]))
+        return Values(
+            TIMES, np.array([np.nan if is_missing(v) else _part(v) for v in values])
+        )
     odd = [v for v in there if not isinstance(v, str | Real | Decimal)]
     if odd:
         _refuse_type(name, table, type(odd[0]).__name__, odd[:1])
@@ -304,7 +359,9 @@ def _part(value: time | timedelta) -> float:
     """Return a time of day or a duration in days."""
     if isinstance(value, timedelta):
         return value.total_seconds() / DAY
-    seconds = 3600 * value.hour + 60 * value.minute + value.second + 1e-6 * value.microsecond
+    seconds = (
+        3600 * value.hour + 60 * value.minute + value.second + 1e-6 * value.microsecond
+    )
     return seconds / DAY
 
 
@@ -313,7 +370,9 @@ def _days(column: nw.Series[Any]) -> Array:
     dtype = column.dtype
     if dtype == nw.Duration or dtype == nw.Time:
         parts = column.to_list()
-        return np.array([np.nan if is_missing(v) else _part(v) for v in parts], dtype=np.float64)
+        return np.array(
+            [np.nan if is_missing(v) else _part(v) for v in parts], dtype=np.float64
+        )
     if dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None:
         column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     microseconds = as_floats(column.cast(nw.Datetime("us")).dt.timestamp("us"))
@@ -349,7 +408,9 @@ def readings(text: str) -> dict[str, float]:
         return {}
     if ISO_DATE.match(text):
         day = _day(text)
-        return {} if np.isnan(day) else dict.fromkeys((TIMES, DAY_FIRST, MONTH_FIRST), day)
+        return (
+            {} if np.isnan(day) else dict.fromkeys((TIMES, DAY_FIRST, MONTH_FIRST), day)
+        )
     if found := DATE.match(text):
         return _date_readings(*found.group(1, 3, 4, 5))
     number = float(text) if IS_NUMBER.match(text) else np.nan
@@ -363,9 +424,15 @@ def readings(text: str) -> dict[str, float]:
     return plain | _amount_readings(digits, -1.0 if "-" in (sign, second) else 1.0)
 
 
-def _date_readings(first: str, second: str, year: str, clock: str | None) -> dict[str, float]:
+def _date_readings(
+    first: str, second: str, year: str, clock: str | None
+) -> dict[str, float]:
     """Return a date of three numbers with the day first, and with the month first."""
-    hour = "" if clock is None else "T" + clock.rjust(5 if clock.count(":") == 1 else 8, "0")
+    hour = (
+        ""
+        if clock is None
+        else "T" + clock.rjust(5 if clock.count(":") == 1 else 8, "0")
+    )
     days = {
         DAY_FIRST: _day(f"{year}-{second:0>2}-{first:0>2}{hour}"),
         MONTH_FIRST: _day(f"{year}-{first:0>2}-{second:0>2}{hour}"),
@@ -448,10 +515,16 @@ class Share:
         odd: dict[float, int] = {}
         known = NO_TIMES if holds == TIMES else NO_NUMBERS
         others = values
-        while len(others) and (ends := known & {float(others.min()), float(others.max())}):
+        while len(others) and (
+            ends := known & {float(others.min()), float(others.max())}
+        ):
             odd |= {end: int(sizes[values == end].sum()) for end in ends}
             others = others[~np.isin(others, [*ends])]
-        within = (float(others.min()), float(others.max())) if len(others) else (np.nan, np.nan)
+        within = (
+            (float(others.min()), float(others.max()))
+            if len(others)
+            else (np.nan, np.nan)
+        )
         return cls(int(sizes.sum()), total, low, high, within, tuple(odd.items()))
 
     def __add__(self, other: Share) -> Share:
@@ -496,7 +569,9 @@ CODES = frozenset(
         kategorie abteilung kanal marke artikel branche beruf lieferant tienda magasin negozio""",
     )
 )
-COUNTS = frozenset({"n", "no", "num", "number", "count", "nb", "anzahl", "days", "since", "per"})
+COUNTS = frozenset(
+    {"n", "no", "num", "number", "count", "nb", "anzahl", "days", "since", "per"}
+)
 
 
 def names_codes(name: str) -> bool:
@@ -510,7 +585,9 @@ class Settled(NamedTuple):
     """What a column is taken for."""
 
     holds: str  # numbers, times or categories
-    form: str = ""  # in which its text is written, if neither as plain numbers nor as ISO dates
+    form: str = (
+        ""  # in which its text is written, if neither as plain numbers nor as ISO dates
+    )
     doubt: str = ""  # why it is none of these for sure, so that somebody has to say
 
 
@@ -521,10 +598,14 @@ class ColumnProfile:
     n: int
     missing: int
     holds: frozenset[str]
-    reads: dict[str, Share]  # of all cells: as plain numbers and dates, and in every other form
+    reads: dict[
+        str, Share
+    ]  # of all cells: as plain numbers and dates, and in every other form
     levels: Counter[str] | None  # all cells as text; None if there are too many
     blanks: int = 0  # cells of text that say that there is no value
-    shapes: Counter[str] = field(default_factory=Counter)  # cells of text that tell of the others
+    shapes: Counter[str] = field(
+        default_factory=Counter
+    )  # cells of text that tell of the others
     named_code: bool = False  # whether the column is called as codes are
 
     @classmethod
@@ -535,7 +616,9 @@ class ColumnProfile:
         found = Counter[str]()
         if column.is_text:
             missing = int((column.values < 0).sum())
-            sizes = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+            sizes = np.bincount(
+                column.values[column.values >= 0], minlength=len(column.levels)
+            )
             known: dict[str, Array] = {}
             for j, level in enumerate(column.levels):
                 if level.strip().lower() in NO_VALUE:
@@ -651,7 +734,9 @@ class ColumnProfile:
         grouped = [mark for mark in ".," if self.shapes[GROUPED + mark]]
         both = n[POINT] == n[COMMA] == best and grouped
         if not both:
-            return Settled(NUMBERS, "" if n[NUMBERS] == best else max(n, key=n.__getitem__))
+            return Settled(
+                NUMBERS, "" if n[NUMBERS] == best else max(n, key=n.__getitem__)
+            )
         if len(grouped) == 1:
             is_sure = (
                 self.shapes[BARE]
@@ -695,7 +780,11 @@ class ColumnProfile:
     def _such(self, shape: str) -> str:
         """Return examples of cells of a shape."""
         levels = sorted(self.levels or (), key=lambda level: (len(level), level))
-        some = [v for v in levels if any(s.startswith(shape) for s in shapes(v)) or DATE.match(v)]
+        some = [
+            v
+            for v in levels
+            if any(s.startswith(shape) for s in shapes(v)) or DATE.match(v)
+        ]
         return shown(some[:3]) if some else "these"
 
     @property
@@ -720,7 +809,9 @@ def take_rows(X: MatrixLike, at: Any) -> MatrixLike:
     return nw.maybe_reset_index(frame[at]).to_native()
 
 
-def stack_frames(frames: Sequence[nw.DataFrame[Any]], names: Sequence[str]) -> nw.DataFrame[Any]:
+def stack_frames(
+    frames: Sequence[nw.DataFrame[Any]], names: Sequence[str]
+) -> nw.DataFrame[Any]:
     """Return the rows of data frames under one another, with the types their columns have.
 
     Tables of one library keep its types as far as they agree. Whole numbers beside others become
@@ -749,7 +840,9 @@ def _joined(parts: Sequence[nw.Series[Any]]) -> Any:
     """Return the cells of columns of different types or libraries as one array or list."""
     numbers = [part.dtype.is_numeric() or part.dtype == nw.Boolean for part in parts]
     if all(numbers):
-        return np.concatenate([np.asarray(as_floats(part), dtype=np.float64) for part in parts])
+        return np.concatenate(
+            [np.asarray(as_floats(part), dtype=np.float64) for part in parts]
+        )
     cells = [cell for part in parts for cell in part.to_list()]
     if all(part.dtype in (nw.Date, nw.Datetime) for part in parts):
         return [None if is_missing(cell) else cell for cell in cells]

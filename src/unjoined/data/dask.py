@@ -16,7 +16,13 @@ import numpy as np
 from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import TREATMENT
-from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
+from unjoined.data.chunks import (
+    Columns,
+    Place,
+    Table,
+    check_all_treated,
+    chunk_of_arrays,
+)
 from unjoined.data.columns import needs_encoding, some_columns
 from unjoined.data.encode import TableEncoder
 from unjoined.data.fold import plus
@@ -44,7 +50,9 @@ class DaskSource:
 
     parts: tuple[Any, ...]  # a Delayed of a checked `Chunk` for each partition
     names: tuple[str, ...] | None  # of the features
-    given: TableSource | None = None  # the tables that the parts come from, None for arrays
+    given: TableSource | None = (
+        None  # the tables that the parts come from, None for arrays
+    )
 
     @classmethod
     def of_tables(cls, given: TableSource) -> DaskSource:
@@ -63,7 +71,11 @@ class DaskSource:
             first, *rest = ([*table.table.columns] for table in given.tables)
             special = {table.label for table in given.tables}
             special |= {given.population, given.sample_weight}
-            names = [n for n in first if n not in special and all(n in other for other in rest)]
+            names = [
+                n
+                for n in first
+                if n not in special and all(n in other for other in rest)
+            ]
             given = replace(given, features=tuple(names))
         columns = given.columns
         make = delayed(_table_chunk, pure=False)
@@ -75,7 +87,9 @@ class DaskSource:
             known = table.table._meta
             columns.check(about, nw.from_native(known, eager_only=True), table.title)
             if asked:  # then files are not read beyond these columns
-                frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
+                frame = frame[
+                    list(dict.fromkeys([*columns.features, *columns.special(table)]))
+                ]
             parts += [
                 make(part, about, columns, f"partition {i} of {table.title}")
                 for i, part in enumerate(frame.to_delayed())
@@ -98,7 +112,9 @@ class DaskSource:
             )
         rows = X.rechunk({1: -1})
         blocks = {
-            name: [None] * rows.numblocks[0] if column is None else _blocks(da, name, column, rows)
+            name: [None] * rows.numblocks[0]
+            if column is None
+            else _blocks(da, name, column, rows)
             for name, column in columns.items()
             if name != "X"
         }
@@ -128,7 +144,9 @@ class DaskSource:
     def _results(self, tasks: Iterable[Any]) -> Iterator[Any]:
         with connected() as client:
             for task in tasks:
-                yield task.compute() if client is None else client.compute(task).result()
+                yield (
+                    task.compute() if client is None else client.compute(task).result()
+                )
 
     def numbered(self) -> DaskSource:
         """Return the source with rows that know their numbers within their tables.
@@ -136,9 +154,15 @@ class DaskSource:
         One pass counts the rows of every partition, as the numbers go on from one to the next.
         """
         dask = import_extra("dask", extra="dask")
-        sizes = [dask.delayed(Chunk.table_sizes, pure=False)(part) for part in self.parts]
+        sizes = [
+            dask.delayed(Chunk.table_sizes, pure=False)(part) for part in self.parts
+        ]
         with connected() as client:
-            found = dask.compute(*sizes) if client is None else client.gather(client.compute(sizes))
+            found = (
+                dask.compute(*sizes)
+                if client is None
+                else client.gather(client.compute(sizes))
+            )
         before: Counter[tuple[str, Any]] = Counter()
         parts = []
         for part, size in zip(self.parts, found, strict=True):
@@ -159,7 +183,10 @@ class DaskSource:
         columns = Columns(given.population, given.sample_weight)
 
         survey = Survey(
-            given.tables, columns, self._leading, lambda names: self._looks(columns, names)
+            given.tables,
+            columns,
+            self._leading,
+            lambda names: self._looks(columns, names),
         )
         choice = survey.choose(given.ignore)
         choice.warn(stacklevel=4)
@@ -178,17 +205,33 @@ class DaskSource:
     def needs_encoding(self) -> bool:
         """Tell whether the first rows of a table may hold anything but amounts."""
         names = () if self.given is None else self.given.columns.features
-        return any(needs_encoding(some_columns(frame, names)) for _, frame, _ in self._leading())
+        return any(
+            needs_encoding(some_columns(frame, names))
+            for _, frame, _ in self._leading()
+        )
 
     def _check_treated(self) -> None:
         """Refuse a value that means treated if tables do not have it, or write treatments apart."""
-        tables = [] if self.given is None else [t for t in self.given.tables if t.kind == TREATMENT]
+        tables = (
+            []
+            if self.given is None
+            else [t for t in self.given.tables if t.kind == TREATMENT]
+        )
         if all(table.treated is None for table in tables):
             return
-        found = (table.table[[table.label]].map_partitions(_distinct_rows) for table in tables)
-        parts = [(t, part) for t, of in zip(tables, found, strict=True) for part in of.to_delayed()]
+        found = (
+            table.table[[table.label]].map_partitions(_distinct_rows)
+            for table in tables
+        )
+        parts = [
+            (t, part)
+            for t, of in zip(tables, found, strict=True)
+            for part in of.to_delayed()
+        ]
         frames = self._results(part for _, part in parts)
-        check_all_treated((t, frame) for (t, _), frame in zip(parts, frames, strict=True))
+        check_all_treated(
+            (t, frame) for (t, _), frame in zip(parts, frames, strict=True)
+        )
 
     def encoded(self, encoder: TableEncoder) -> DaskSource:
         """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
@@ -204,7 +247,13 @@ class DaskSource:
         look = import_extra("dask", extra="dask").delayed(_look_at_part, pure=False)
         tables = () if self.given is None else self.given.tables
         tasks = [
-            look(part, replace(table, table=None), columns, tuple(names), f"partition {i}")
+            look(
+                part,
+                replace(table, table=None),
+                columns,
+                tuple(names),
+                f"partition {i}",
+            )
             for table in tables
             for i, part in enumerate(table.table.to_delayed())
         ]
@@ -218,14 +267,18 @@ def _distinct_rows(frame: Any) -> Any:
 def _look_at_part(
     frame: Any, table: Table, columns: Columns, names: Sequence[str], origin: str
 ) -> Looks:
-    return look_at([(table, frame, Place(f"{origin} of {table.title}"))], columns, names)
+    return look_at(
+        [(table, frame, Place(f"{origin} of {table.title}"))], columns, names
+    )
 
 
 def _table_chunk(frame: Any, table: Table, columns: Columns, origin: str) -> Chunk:
     return columns.chunk(table, frame, Place(origin))
 
 
-def _array_chunk(X: Any, labels: Mapping[str, Any], *, width: int, origin: str) -> Chunk:
+def _array_chunk(
+    X: Any, labels: Mapping[str, Any], *, width: int, origin: str
+) -> Chunk:
     if X.ndim == 2 and X.shape[1] != width:
         raise TableError(
             f"{origin} has {X.shape[1]} features, the array says {width}. All partitions need the "
@@ -237,7 +290,9 @@ def _array_chunk(X: Any, labels: Mapping[str, Any], *, width: int, origin: str) 
 def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:
     """Return a column's parts beside the blocks of ``rows``, as Delayed objects."""
     known = not np.isnan(rows.shape[0])
-    if hasattr(column, "to_dask_array"):  # a Dask Series: its partitions do not say their sizes
+    if hasattr(
+        column, "to_dask_array"
+    ):  # a Dask Series: its partitions do not say their sizes
         column = column.to_dask_array()
     elif not is_dask(column):
         column = np.asarray(column)
@@ -248,7 +303,9 @@ def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:
                 "per row."
             )
         chunks = (rows.chunks[0],)
-        column = column.rechunk(chunks) if is_dask(column) else da.from_array(column, chunks)
+        column = (
+            column.rechunk(chunks) if is_dask(column) else da.from_array(column, chunks)
+        )
     elif not is_dask(column) or column.numblocks != rows.numblocks[:1]:
         raise InputError(
             f"the sizes of the blocks of X or {name} are not known, so {name} must be a Dask array "

@@ -47,7 +47,9 @@ from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
 
 # Text that people read as a number or a date: 12%, $5, 1,234.50, 31/12/2024, 3.4.24 10:15.
-ALMOST = re.compile(r"(?!\d+$)[+-]?[$€£]? ?\d[\d.,' ]* ?[%$€£]?$|(\d+[./-]){2}\d+([ T].*)?$")
+ALMOST = re.compile(
+    r"(?!\d+$)[+-]?[$€£]? ?\d[\d.,' ]* ?[%$€£]?$|(\d+[./-]){2}\d+([ T].*)?$"
+)
 ONE_HOT, CODES = "one-hot", "codes"
 _READ_AS = {
     POINT: "numbers with a decimal point, in which a comma separates thousands",
@@ -83,7 +85,9 @@ class ColumnCode:
         if self.holds not in (NUMBERS, TIMES, CATEGORIES) or not all(
             isinstance(word, str) for word in words
         ):
-            raise InputError(f"the encoding of column {self.name!r} is of no known kind.")
+            raise InputError(
+                f"the encoding of column {self.name!r} is of no known kind."
+            )
         n = len(self.places) if self.holds == CATEGORIES else 0
         check_numbers(f"shares of {self.name!r}", self.shares, n)
         check_finite(f"fill of {self.name!r}", self.fill)
@@ -103,7 +107,17 @@ class ColumnCode:
         without = profile.n - there
         informs = min(without, there) >= INFORMS
         return cls(
-            name, holds, fill, informs, (), (), np.empty(0), without > 0, False, form, stand_ins
+            name,
+            holds,
+            fill,
+            informs,
+            (),
+            (),
+            np.empty(0),
+            without > 0,
+            False,
+            form,
+            stand_ins,
         )
 
     @classmethod
@@ -112,7 +126,9 @@ class ColumnCode:
         counts = {} if profile.levels is None else profile.levels
         fewest = fewest_rows(profile.n)
         ranked = sorted(counts, key=lambda level: (-counts[level], level))
-        kept = sorted(level for level in ranked[:MOST_CATEGORIES] if counts[level] >= fewest)
+        kept = sorted(
+            level for level in ranked[:MOST_CATEGORIES] if counts[level] >= fewest
+        )
         rare = sorted(set(counts) - set(kept))
         sizes = [counts[level] for level in kept]
         if rare or profile.levels is None:
@@ -123,7 +139,17 @@ class ColumnCode:
         some = tuple(rare[:MOST_RARE])
         is_open = len(rare) > MOST_RARE or profile.levels is None
         has_missing = profile.missing > 0
-        return cls(name, CATEGORIES, 0.0, False, tuple(kept), some, shares, has_missing, is_open)
+        return cls(
+            name,
+            CATEGORIES,
+            0.0,
+            False,
+            tuple(kept),
+            some,
+            shares,
+            has_missing,
+            is_open,
+        )
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -139,12 +165,16 @@ class ColumnCode:
     def names(self, categories: str) -> list[str]:
         """Return the names of the columns that this one becomes."""
         if self.holds != CATEGORIES:
-            return [self.name, f"{self.name} {MISSING}"] if self.indicator else [self.name]
+            return (
+                [self.name, f"{self.name} {MISSING}"] if self.indicator else [self.name]
+            )
         if categories == CODES:
             return [self.name]
         return [f"{self.name}={p}" for j, p in enumerate(self.places) if j != self.base]
 
-    def encode(self, column: Values, categories: str) -> tuple[list[Array], BoolArray, str | None]:
+    def encode(
+        self, column: Values, categories: str
+    ) -> tuple[list[Array], BoolArray, str | None]:
         """Return the columns that this one becomes, strange rows, and what is strange there."""
         if self.holds == CATEGORIES:
             return self._encode_levels(column, categories)
@@ -155,7 +185,9 @@ class ColumnCode:
         said = None
         if not self.has_missing and gone.any():
             what = "no number" if self.holds == NUMBERS else "no date or time"
-            said = f"{what} in {int(gone.sum()):,} of {len(gone):,} rows of {self.name!r}"
+            said = (
+                f"{what} in {int(gone.sum()):,} of {len(gone):,} rows of {self.name!r}"
+            )
         columns = [np.where(gone, self.fill, values)]
         if self.indicator:
             columns.append(gone.astype(np.float64))
@@ -185,10 +217,14 @@ class ColumnCode:
         index |= dict.fromkeys(self.rare, len(self.levels))
         missing = len(self.places) - 1 if self.has_missing else -1
         other = len(self.levels) if self.is_open else -1
-        known = np.array([*(index.get(t, other) for t in texts.levels), missing], dtype=np.int64)
+        known = np.array(
+            [*(index.get(t, other) for t in texts.levels), missing], dtype=np.int64
+        )
         code = known[texts.values]
         odd = np.flatnonzero((code < 0) & (texts.values >= 0))
-        return code, [texts.levels[j] for j in dict.fromkeys(texts.values[odd].tolist())]
+        return code, [
+            texts.levels[j] for j in dict.fromkeys(texts.values[odd].tolist())
+        ]
 
     def _encode_levels(
         self, column: Values, categories: str
@@ -199,8 +235,14 @@ class ColumnCode:
         if strange.any():
             known = [*self.levels, *self.rare]
             near = {v: nearest(v, known) for v in unseen[:5]}
-            words = [f"{v!r}" + (f" (did you mean {w!r}?)" if w else "") for v, w in near.items()]
-            what = ", ".join(words) + ("" if len(unseen) <= 5 else ", ...") or "empty cells"
+            words = [
+                f"{v!r}" + (f" (did you mean {w!r}?)" if w else "")
+                for v, w in near.items()
+            ]
+            what = (
+                ", ".join(words) + ("" if len(unseen) <= 5 else ", ...")
+                or "empty cells"
+            )
             said = (
                 f"{what} in {int(strange.sum()):,} of {len(code):,} rows of {self.name!r}, which "
                 "count as average"
@@ -208,7 +250,11 @@ class ColumnCode:
         if categories == CODES:
             return [code.astype(np.float64)], strange, said
         others = [j for j in range(len(self.places)) if j != self.base]
-        return [np.where(strange, self.shares[j], code == j) for j in others], strange, said
+        return (
+            [np.where(strange, self.shares[j], code == j) for j in others],
+            strange,
+            said,
+        )
 
 
 class Encoded(NamedTuple):
@@ -304,7 +350,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the encoding from profiles of the columns, which may come from many pieces."""
         check_option("categories", self.categories, (ONE_HOT, CODES))
         self.columns_ = tuple(ColumnCode.of_profile(n, p) for n, p in profiles.items())
-        self.feature_names_in_ = np.array([str(name) for name in profiles], dtype=object)
+        self.feature_names_in_ = np.array(
+            [str(name) for name in profiles], dtype=object
+        )
         self.n_features_in_ = len(profiles)
         for sentence in _doubts(profiles):
             warnings.warn(sentence, ColumnWarning, stacklevel=3)
@@ -315,7 +363,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the encoder of a table of numbers, with what stands for missing ones."""
         encoder = cls()
         encoder.columns_ = tuple(
-            ColumnCode(name, NUMBERS, value, False, (), (), np.empty(0), has_missing=False)
+            ColumnCode(
+                name, NUMBERS, value, False, (), (), np.empty(0), has_missing=False
+            )
             for name, value in zip(names, fill.tolist(), strict=True)
         )
         encoder.feature_names_in_ = np.array(names, dtype=object)
@@ -351,7 +401,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{table} must be a data frame with the columns {shown(self.feature_names_in_)}, "
                 f"got {type(X).__name__}. Text, dates and missing values are found by name."
             )
-        frame = nw.from_native(own_columns(X, self.feature_names_in_, table), eager_only=True)
+        frame = nw.from_native(
+            own_columns(X, self.feature_names_in_, table), eager_only=True
+        )
         parts: list[Array] = []
         strange = np.zeros(len(frame), dtype=np.bool_)
         notes = []
@@ -400,7 +452,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.categories != CODES:
             return ()
         names = self.get_feature_names_out().tolist()
-        return tuple(names.index(c.name) for c in self.columns_ if c.holds == CATEGORIES)
+        return tuple(
+            names.index(c.name) for c in self.columns_ if c.holds == CATEGORIES
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is an encoding."""
@@ -413,7 +467,9 @@ def profile_frame(X: MatrixLike, *, table: str = "X") -> dict[str, ColumnProfile
         raise InputError(f"{table} must be a data frame, got {type(X).__name__}.")
     frame = nw.from_native(X, eager_only=True)
     return {
-        str(name): ColumnProfile.of_values(column_values(frame.get_column(name), table), str(name))
+        str(name): ColumnProfile.of_values(
+            column_values(frame.get_column(name), table), str(name)
+        )
         for name in frame.columns
     }
 
@@ -473,8 +529,12 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                 )
             by_specification: dict[str, list[str]] = {}
             for level in levels:
-                by_specification.setdefault(" ".join(level.casefold().split()), []).append(level)
-            twice = next((sorted(v) for v in by_specification.values() if len(v) > 1), None)
+                by_specification.setdefault(
+                    " ".join(level.casefold().split()), []
+                ).append(level)
+            twice = next(
+                (sorted(v) for v in by_specification.values() if len(v) > 1), None
+            )
             if twice is not None:
                 sentences.append(
                     f"column {name!r} has the categories {shown(twice)}, which differ in capitals "

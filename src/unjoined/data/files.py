@@ -28,12 +28,19 @@ from unjoined.errors import TableError
 
 DELIMITERS = (",", ";", "\t", "|")
 HEADER_BYTES = 1 << 20  # a longer first line is not a header
-PACKED = {".gz": "gzip", ".zst": "zstd"}  # endings, and what DuckDB and pyarrow call them
+PACKED = {
+    ".gz": "gzip",
+    ".zst": "zstd",
+}  # endings, and what DuckDB and pyarrow call them
 DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),[0-9]+$")
 UTF8, CP1252 = "utf-8-sig", "cp1252"
 PARQUET = (".parquet", ".pq")
-TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", *PACKED))
-JSON = tuple(f"{kind}{packed}" for kind in (".jsonl", ".ndjson") for packed in ("", *PACKED))
+TEXT = tuple(
+    f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", *PACKED)
+)
+JSON = tuple(
+    f"{kind}{packed}" for kind in (".jsonl", ".ndjson") for packed in ("", *PACKED)
+)
 EXCEL = (".xlsx",)
 ENDINGS = (*PARQUET, *TEXT, *JSON, *EXCEL)
 
@@ -70,11 +77,15 @@ def specification_of(file: Path) -> TextForm:
             head = stream.read(HEADER_BYTES)
     except (OSError, EOFError, RuntimeError) as error:
         packed = packing(file) != "none"
-        why = "it is not packed as its ending says, or damaged" if packed else str(error)
+        why = (
+            "it is not packed as its ending says, or damaged" if packed else str(error)
+        )
         raise TableError(f"{str(file)!r} cannot be read: {why}.") from error
     encoding, lines = _decoded(head)
     if "\0" in lines:
-        raise TableError(f"{str(file)!r} is not a text file: it holds bytes that are no text.")
+        raise TableError(
+            f"{str(file)!r} is not a text file: it holds bytes that are no text."
+        )
     found = {mark: named for mark in DELIMITERS if (named := _names(lines, mark))}
     if not found:
         raise TableError(
@@ -93,7 +104,9 @@ def specification_of(file: Path) -> TextForm:
                 f"{str(file)!r}: its columns may be separated by a comma, semicolon, tab or bar, "
                 "and the first lines do not tell which. Put quotes around names that hold another."
             )
-    delimiter = several[0] if several else next(iter(found))  # a comma, if it may be one
+    delimiter = (
+        several[0] if several else next(iter(found))
+    )  # a comma, if it may be one
     skip, names = found[delimiter]
     if len(names) == 1 and ".txt" in file.suffixes:  # prose, rather than a table
         raise TableError(
@@ -142,7 +155,9 @@ def _names(lines: str, delimiter: str) -> tuple[int, list[str]] | None:
 
 def _is_header(row: list[str]) -> bool:
     """Tell whether all cells are names."""
-    return len(set(row)) == len(row) and not any(re.match(r"[\s\d.,+-]*$", cell) for cell in row)
+    return len(set(row)) == len(row) and not any(
+        re.match(r"[\s\d.,+-]*$", cell) for cell in row
+    )
 
 
 def _first_records(lines: str, delimiter: str) -> list[list[str]]:
@@ -154,7 +169,9 @@ def _first_records(lines: str, delimiter: str) -> list[list[str]]:
 
 
 def _records(lines: str, delimiter: str) -> Iterator[list[str]]:
-    return iter(csv.reader(StringIO(lines, newline=""), delimiter=delimiter, strict=True))
+    return iter(
+        csv.reader(StringIO(lines, newline=""), delimiter=delimiter, strict=True)
+    )
 
 
 def _fits(lines: str, delimiter: str, skip: int, cut: bool) -> bool:
@@ -193,7 +210,9 @@ def mixes_line_ends(file: Path) -> bool:
         last = b""
         while part := stream.read(HEADER_BYTES):
             part = last + part
-            last = part[-1:] if part.endswith(b"\r") else b""  # its other half may follow
+            last = (
+                part[-1:] if part.endswith(b"\r") else b""
+            )  # its other half may follow
             found.update(re.findall(rb"\r\n|\r(?!$)|\n", part))
     return len(found) > 1 or (last != b"" and bool(found - {last}))
 
@@ -219,7 +238,9 @@ def check_western(file: Path) -> None:
                 break
     if first is None or not (has_utf8 or odd):
         return
-    others = "though others are" if has_utf8 else "and as cp1252 it has no meaning either"
+    others = (
+        "though others are" if has_utf8 else "and as cp1252 it has no meaning either"
+    )
     raise TableError(
         f"line {first[0]:,} of {str(file)!r} is not UTF-8 text (byte 0x{first[1]:02X}), {others}. "
         "Save the file as UTF-8, in Excel as 'CSV UTF-8', or correct the line."
@@ -233,8 +254,13 @@ class Utf8Copy:
         handle, name = tempfile.mkstemp(".csv", "unjoined-")
         self.path = Path(name)
         finalize(self, self.path.unlink, missing_ok=True)
-        with open(handle, "w", encoding="utf-8", newline="") as copy, open_bytes(file) as stream:
-            text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None)
+        with (
+            open(handle, "w", encoding="utf-8", newline="") as copy,
+            open_bytes(file) as stream,
+        ):
+            text = TextIOWrapper(
+                stream, encoding=encoding, errors="replace", newline=None
+            )
             shutil.copyfileobj(text, copy)
             text.detach()
 
@@ -245,7 +271,9 @@ def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
     if not sheets:
         raise TableError(f"{str(file)!r} is empty: no sheet has a header.")
     # A legend or a note beside the data is no second table.
-    tables = {n: t for n, t in sheets.items() if t.num_columns > 1 and t.num_rows} or sheets
+    tables = {
+        n: t for n, t in sheets.items() if t.num_columns > 1 and t.num_rows
+    } or sheets
     if len(tables) > 1:
         raise TableError(
             f"{str(file)!r} holds {len(tables)} sheets with rows: {shown(list(tables))}. Say which "
@@ -299,10 +327,16 @@ def stored_tables(file: Path, query: str) -> dict[str, Frame] | None:
             return None
     found = {}
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+        with closing(
+            sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        ) as opened:
             named = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-            for (name,) in opened.execute(f"{named} AND name NOT LIKE 'sqlite_%'").fetchall():
-                found[str(name)] = _sqlite_table(opened, name, name.casefold() in query.casefold())
+            for (name,) in opened.execute(
+                f"{named} AND name NOT LIKE 'sqlite_%'"
+            ).fetchall():
+                found[str(name)] = _sqlite_table(
+                    opened, name, name.casefold() in query.casefold()
+                )
     except sqlite3.Error as error:
         raise TableError(
             f"{str(file)!r} is a SQLite database that cannot be read: {error}. Close it where it "
@@ -327,7 +361,9 @@ def _refuse_formulas(file: Path, read: Any) -> None:
     openpyxl = import_extra("openpyxl", extra="cli")
     book = openpyxl.load_workbook(file, read_only=True)
     try:
-        pairs = zip(book[read.title].iter_rows(), read.iter_rows(values_only=True), strict=False)
+        pairs = zip(
+            book[read.title].iter_rows(), read.iter_rows(values_only=True), strict=False
+        )
         for i, (cells, values) in enumerate(pairs, 1):
             for cell, value in zip(cells, values, strict=False):
                 if value is None and cell.data_type == "f":
@@ -345,9 +381,14 @@ def _column(cells: tuple[Any, ...], as_text: bool) -> Any:
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds and kinds <= {int, float} and not as_text:
         as_float = float in kinds
-        return arrow.array([float(c) if as_float and c is not None else c for c in cells])
+        return arrow.array(
+            [float(c) if as_float and c is not None else c for c in cells]
+        )
     if kinds <= {datetime, date} and not as_text:
-        whole = all(c is None or not isinstance(c, datetime) or c.time() == time() for c in cells)
+        whole = all(
+            c is None or not isinstance(c, datetime) or c.time() == time()
+            for c in cells
+        )
         day = [c.date() if isinstance(c, datetime) else c for c in cells]
         return arrow.array(day if whole else cells)
     if len(kinds) == 1 and kinds <= {bool, time, timedelta} and not as_text:
@@ -355,7 +396,9 @@ def _column(cells: tuple[Any, ...], as_text: bool) -> Any:
     return arrow.array([plain_text(cell) for cell in cells], type=arrow.string())
 
 
-def _header(rows: list[list[Any]], file: Path) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _header(
+    rows: list[list[Any]], file: Path
+) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the names of the columns and their cells, without title lines above."""
     width = max(sum(cell is not None for cell in row) for row in rows)
     start = 0
@@ -374,13 +417,17 @@ def _header(rows: list[list[Any]], file: Path) -> tuple[list[str], list[tuple[An
                 f"row {start + i + 2} of {str(file)!r} has a cell in a column that has no name. "
                 "Name the column, or delete the cell."
             )
-    return names, [tuple(row[j] if j < len(row) else None for row in body) for j in named]
+    return names, [
+        tuple(row[j] if j < len(row) else None for row in body) for j in named
+    ]
 
 
 def table_ending(path: Path) -> str:
     """Return the ending that tells what kind of table a file is, in small letters."""
     name = path.name.lower()
-    return next((ending for ending in ENDINGS if name.endswith(ending)), path.suffix.lower())
+    return next(
+        (ending for ending in ENDINGS if name.endswith(ending)), path.suffix.lower()
+    )
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
@@ -440,7 +487,9 @@ def _tables_in(folder: Path) -> list[Path]:
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
-    endings = [ending for ending in ENDINGS if not ending.startswith(".txt")]  # as of notes
+    endings = [
+        ending for ending in ENDINGS if not ending.startswith(".txt")
+    ]  # as of notes
     if not (tables := sorted(path for path in found if table_ending(path) in endings)):
         raise TableError(
             f"the folder {str(folder)!r} holds no file ending in {', '.join(endings)}."

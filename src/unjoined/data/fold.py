@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from unjoined.data.dask import DaskSource
 
 FAN_IN = 8  # results of Dask partitions that are added up at a time
-CHECKPOINT_ROWS = 1_000_000  # after which an unfinished pass is written to its checkpoint
+CHECKPOINT_ROWS = (
+    1_000_000  # after which an unfinished pass is written to its checkpoint
+)
 OWNER = "unjoined-sums-of-passes"  # the array that a checkpoint begins with
 Work: TypeAlias = Callable[[NumberedRows, Any, int | None], Any]
 
@@ -39,7 +41,9 @@ class Additive:
     def __add__(self, other: Self) -> Self:
         """Return the sums over the rows of both; neither argument changes."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return type(self)(*(plus(getattr(self, name), getattr(other, name)) for name in names))
+        return type(self)(
+            *(plus(getattr(self, name), getattr(other, name)) for name in names)
+        )
 
 
 def plus(one: Any, two: Any) -> Any:
@@ -117,7 +121,9 @@ def fold_partitions(
             return tree.compute()
 
 
-def _tree(parts: tuple[Any, ...], work: Callable[[NumberedRows, Any], Any], shared: Any) -> Any:
+def _tree(
+    parts: tuple[Any, ...], work: Callable[[NumberedRows, Any], Any], shared: Any
+) -> Any:
     """Return the unevaluated tree: a leaf for each partition, then sums of eight."""
     delayed = import_extra("dask", extra="dask").delayed
     # A task of its own goes to each worker once, as scattered data would. Unlike those it can be
@@ -141,7 +147,9 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], owner: int) -> None:
         """Read the file, if there is one; ``owner`` is a fingerprint of the source."""
         self.path = Path(path)
-        self.arrays: dict[str, NDArray[Any]] = {OWNER: np.array([owner], dtype=np.uint64)}
+        self.arrays: dict[str, NDArray[Any]] = {
+            OWNER: np.array([owner], dtype=np.uint64)
+        }
         self.n_passes = 0
         if self.path.exists():
             kept = _read_arrays(self.path)
@@ -165,7 +173,9 @@ class Checkpoint:
         """Return the sums so far, how many rows they are of, and the sum of their digests."""
         if f"{self.key}.question" not in self.arrays:
             return None, 0, 0
-        leaves = (self.arrays[f"{self.key}.{i}"] for i in range(len(_leaves(self.like))))
+        leaves = (
+            self.arrays[f"{self.key}.{i}"] for i in range(len(_leaves(self.like)))
+        )
         n_rows, digest = self.arrays[f"{self.key}.position"]
         return _rebuilt(self.like, leaves), int(n_rows), int(digest)
 
@@ -237,7 +247,9 @@ def rows_digest(rows: NumberedRows, n_scores: int = 0) -> int:
     Of the features the last are ``n_scores`` scores, which may differ in the last digit from pass
     to pass and have no say.
     """
-    tables = [hashlib.sha256(f"{kind} {name}".encode()).digest() for kind, name in rows.tables]
+    tables = [
+        hashlib.sha256(f"{kind} {name}".encode()).digest() for kind, name in rows.tables
+    ]
     seeds = np.array([int.from_bytes(table[:8]) for table in tables], dtype=np.uint64)
     state = hash_features(rows.X[:, : rows.X.shape[1] - n_scores]) ^ seeds[rows.cell]
     number = rows.number.astype(np.float64)
@@ -259,7 +271,9 @@ def hash_with(state: HashArray, *columns: Array) -> HashArray:
     hashes = state.copy()
     for start in range(0, len(hashes), CACHE_ROWS):
         for column in columns:
-            _absorb(hashes[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
+            _absorb(
+                hashes[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS]
+            )
     return hashes
 
 

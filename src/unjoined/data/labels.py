@@ -159,7 +159,9 @@ class SeparateLabels(Mapping[str, Any]):
         *,
         stream: bool | int = False,
     ) -> None:
-        given = dict(zip(COLUMNS, (X, y, treatment, population, sample_weight), strict=True))
+        given = dict(
+            zip(COLUMNS, (X, y, treatment, population, sample_weight), strict=True)
+        )
         if is_dask(X):
             self._set(source=DaskSource.of_arrays(given))
         elif stream:
@@ -186,7 +188,9 @@ class SeparateLabels(Mapping[str, Any]):
         m = len(rows.names)
         columns = {
             "y": np.where(rows.is_outcome, rows.label, np.nan),
-            "treatment": np.where((rows.cell >= m) & (rows.cell < 2 * m), rows.label, np.nan),
+            "treatment": np.where(
+                (rows.cell >= m) & (rows.cell < 2 * m), rows.label, np.nan
+            ),
             "population": np.array(population),
             "sample_weight": np.array(rows.weight) if weighted else None,
         }
@@ -197,7 +201,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse changes: what was checked stays as it is."""
-        raise AttributeError(f"SeparateLabels is frozen, so {name} cannot be set. Make another.")
+        raise AttributeError(
+            f"SeparateLabels is frozen, so {name} cannot be set. Make another."
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Say that streamed rows are not in memory."""
@@ -288,9 +294,16 @@ class SeparateLabels(Mapping[str, Any]):
         (['age'], [1.0, 0.0, 0.0, 1.0, nan, nan, nan, nan])
         """
         tables = _named_tables(
-            (OUTCOME, outcomes, outcome), (TREATMENT, treatments, treatment), population, treated
+            (OUTCOME, outcomes, outcome),
+            (TREATMENT, treatments, treatment),
+            population,
+            treated,
         )
-        labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
+        labels = {
+            "outcome": outcome,
+            "treatment": treatment,
+            "sample_weight": sample_weight,
+        }
         if population is not None:
             labels["population"] = population
         chosen, left = check_named_columns(labels, features, ignore)
@@ -316,7 +329,9 @@ class SeparateLabels(Mapping[str, Any]):
         return cls._of_tables(source, target)
 
     @classmethod
-    def from_chunks(cls, factory: Callable[[], Iterable[Mapping[str, Any]]]) -> SeparateLabels:
+    def from_chunks(
+        cls, factory: Callable[[], Iterable[Mapping[str, Any]]]
+    ) -> SeparateLabels:
         """Stream the chunks that a function makes, from the beginning whenever it is called.
 
         Parameters
@@ -357,10 +372,14 @@ class SeparateLabels(Mapping[str, Any]):
                 "no table was given: two outcome tables and two treatment tables are needed."
             )
         frames = in_memory(*(table.table for table in tables))
-        tables = [replace(table, table=f) for table, f in zip(tables, frames, strict=True)]
+        tables = [
+            replace(table, table=f) for table, f in zip(tables, frames, strict=True)
+        ]
         text = {*source.text, *source.categories, source.population or ""}
         tables = list(_with_categories(read_files(tables, text), source.categories))
-        source = replace(source, tables=tuple(table for table in tables if table.kind != TARGET))
+        source = replace(
+            source, tables=tuple(table for table in tables if table.kind != TARGET)
+        )
         for table in tables:
             check_frame(table)
         # An identifier may be in some tables only; a name that is in none is a typing error.
@@ -379,9 +398,14 @@ class SeparateLabels(Mapping[str, Any]):
         if any(table.treated is not None for table in tables):
             check_all_treated((table, table.table) for table in tables)
         joined = [(c.label, c.kind, c.population, c.weight) for c in chunks]
-        label, kind, names, weight = (np.concatenate(part) for part in zip(*joined, strict=True))
+        label, kind, names, weight = (
+            np.concatenate(part) for part in zip(*joined, strict=True)
+        )
         rows, population = check_rows(
-            **separate_labels(label, kind), population=names, sample_weight=weight, n=len(label)
+            **separate_labels(label, kind),
+            population=names,
+            sample_weight=weight,
+            n=len(label),
         )
         data = object.__new__(cls)
         data._freeze(own, rows, population, weighted=source.sample_weight is not None)
@@ -395,7 +419,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     def chunks(self) -> ChunkSource | DaskSource:
         """Return what goes through all rows in pieces, be they streamed or in memory."""
-        return ArraySource(dict(self), CHUNK_ROWS) if self.source is None else self.source
+        return (
+            ArraySource(dict(self), CHUNK_ROWS) if self.source is None else self.source
+        )
 
     def labelled(self, X: Array) -> LabelledRows:
         """Return the rows that have a label and a weight, with these numbers as features."""
@@ -448,7 +474,9 @@ class SeparateLabels(Mapping[str, Any]):
     @property
     def feature_names(self) -> list[str] | None:
         """Column names of ``X``, or None if it came as an array."""
-        return column_names(self.X) if self.source is None else self.source.feature_names
+        return (
+            column_names(self.X) if self.source is None else self.source.feature_names
+        )
 
     @property
     def populations(self) -> list[Any]:
@@ -463,7 +491,9 @@ class SeparateLabels(Mapping[str, Any]):
             wanted = check_population([population], np.zeros(1, dtype=np.uint8))[0]
             if (name := population_name(wanted)) not in names:
                 there = shown(self.populations)
-                raise LabelError(f"there is no population {population!r}; there are {there}.")
+                raise LabelError(
+                    f"there is no population {population!r}; there are {there}."
+                )
             chosen &= self.population == self.populations[names.index(name)]
         return np.flatnonzero(chosen)
 
@@ -474,7 +504,11 @@ class SeparateLabels(Mapping[str, Any]):
             index = np.flatnonzero(index)
         weight = None if self.sample_weight is None else self.sample_weight[index]
         checked, population = check_rows(
-            self.y[index], self.treatment[index], self.population[index], weight, len(index)
+            self.y[index],
+            self.treatment[index],
+            self.population[index],
+            weight,
+            len(index),
         )
         data = object.__new__(SeparateLabels)
         weighted = self.sample_weight is not None
@@ -501,7 +535,10 @@ class SeparateLabels(Mapping[str, Any]):
         """Return a title, and kind, population, rows and mean label of every table in words."""
         if self.source is not None:
             of = {TableSource: "tables", DaskSource: "Dask", IterableSource: "chunks"}
-            return f"SeparateLabels, streamed from {of.get(type(self.source), 'arrays')}", []
+            return (
+                f"SeparateLabels, streamed from {of.get(type(self.source), 'arrays')}",
+                [],
+            )
         names = self.feature_names
         d = np.shape(self.X)[1] if names is None else len(names)
         lines = []
@@ -513,12 +550,17 @@ class SeparateLabels(Mapping[str, Any]):
             }[cell.kind]
             rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
             lines.append((cell.kind, cell.population, rows, label))
-        return f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}", lines
+        return (
+            f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}",
+            lines,
+        )
 
     def __repr__(self) -> str:
         """Show the size and mean label of every table."""
         title, lines = self._lines()
-        return "\n".join([title, *(f"  {k:9} {p}: {rows}, {label}" for k, p, rows, label in lines)])
+        return "\n".join(
+            [title, *(f"  {k:9} {p}: {rows}, {label}" for k, p, rows, label in lines)]
+        )
 
     def _repr_html_(self) -> str:
         """Show the same, and which columns are features and which are not, in a notebook."""
@@ -572,7 +614,9 @@ def _named_tables(
                     f"{kind}s is a mapping of several tables, but population names a column. Give "
                     "one table of each kind, or leave out population."
                 )
-            tables += [] if given is None else [Table(given, kind, label, None, treated)]
+            tables += (
+                [] if given is None else [Table(given, kind, label, None, treated)]
+            )
             continue
         if not isinstance(given, Mapping):
             raise TableError(
@@ -628,7 +672,9 @@ def read_files(tables: Sequence[Table], text: set[str]) -> list[Table]:
 
     def read(text: set[str]) -> list[Table]:
         return [
-            replace(table, table=read_table(table.table, text=text)) if is_file else table
+            replace(table, table=read_table(table.table, text=text))
+            if is_file
+            else table
             for table, is_file in zip(tables, files, strict=True)
         ]
 
@@ -650,7 +696,11 @@ def _with_categories(tables: Iterable[Table], names: Sequence[str]) -> Iterator[
     """Yield tables, data frames with some columns as categories."""
     for table in tables:
         is_frame = names and nw.dependencies.is_into_dataframe(table.table)
-        yield replace(table, table=as_categories(table.table, names)) if is_frame else table
+        yield (
+            replace(table, table=as_categories(table.table, names))
+            if is_frame
+            else table
+        )
 
 
 def own_features(X: MatrixLike) -> MatrixLike:
@@ -661,18 +711,26 @@ def own_features(X: MatrixLike) -> MatrixLike:
         matrix = number_matrix(X, order="F")
         if names is None or not np.isnan(matrix).any():
             check_finite_features(matrix, names)
-            return np.array(matrix) if names is None else rebuild_frame(matrix, names, like=X)
+            return (
+                np.array(matrix)
+                if names is None
+                else rebuild_frame(matrix, names, like=X)
+            )
     frame = nw.from_native(X, eager_only=True)
     for name in frame.columns:
         column_values(frame.get_column(name))
     return take_rows(frame.clone().to_native(), slice(None))
 
 
-def stack_numbers(source: TableSource, tables: list[Table]) -> tuple[Array, list[Chunk]]:
+def stack_numbers(
+    source: TableSource, tables: list[Table]
+) -> tuple[Array, list[Chunk]]:
     """Return the features of tables of numbers in one matrix, and their other parts."""
     columns = source.columns
     sizes = [len(nw.from_native(table.table, eager_only=True)) for table in tables]
-    X = np.empty((sum(sizes), len(columns.features)), order="F")  # columns are those of a frame
+    X = np.empty(
+        (sum(sizes), len(columns.features)), order="F"
+    )  # columns are those of a frame
     chunks = []
     for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
         chunk = columns.chunk(table, table.table, Place(table.title))
@@ -683,7 +741,9 @@ def stack_numbers(source: TableSource, tables: list[Table]) -> tuple[Array, list
     return X, chunks
 
 
-def stack_columns(source: TableSource, tables: list[Table]) -> tuple[Frame, list[Chunk]]:
+def stack_columns(
+    source: TableSource, tables: list[Table]
+) -> tuple[Frame, list[Chunk]]:
     """Return the features of tables of any columns in one data frame, and their other parts."""
     chunks, parts, columns = [], [], source.columns
     names = list(columns.features)

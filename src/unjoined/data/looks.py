@@ -71,7 +71,10 @@ class Look:
         head = self.head
         if len(head) < LEADING:
             head = join_values(head, other.head).take(slice(LEADING))
-        some = (*self.some, *(part[:: max(self.stride // other.stride, 1)] for part in other.some))
+        some = (
+            *self.some,
+            *(part[:: max(self.stride // other.stride, 1)] for part in other.some),
+        )
         return replace(
             self,
             profile=self.profile + other.profile,
@@ -98,7 +101,11 @@ class Look:
 
     def numbers(self, as_what: Settled) -> Array:
         """Return numbers of some rows, evenly spaced, or the first ones if text needs a form."""
-        some = as_numbers(self.head, as_what) if as_what.form else np.concatenate(self.some)
+        some = (
+            as_numbers(self.head, as_what)
+            if as_what.form
+            else np.concatenate(self.some)
+        )
         return some[~np.isnan(some)]
 
 
@@ -116,7 +123,9 @@ def join_values(first: Values, second: Values) -> Values:
         return replace(first, values=np.concatenate([first.values, second.values]))
     one = first.as_text()
     two = second.as_text()
-    levels = {level: j for j, level in enumerate(dict.fromkeys((*one.levels, *two.levels)))}
+    levels = {
+        level: j for j, level in enumerate(dict.fromkeys((*one.levels, *two.levels)))
+    }
     places = [np.array([*(levels[v] for v in part.levels), -1]) for part in (one, two)]
     codes = [place[part.values] for place, part in zip(places, (one, two), strict=True)]
     return Values(WORDS, np.concatenate(codes), tuple(levels))
@@ -154,7 +163,9 @@ class LeftOut(NamedTuple):
 Looks = dict[str, dict[Cell, Look]]  # by column, then by kind and population
 
 
-def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | None = None) -> Looks:
+def look_at(
+    pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | None = None
+) -> Looks:
     """Return what columns hold in each of the cells, all but weights and populations if None."""
     looks: Looks = {}
     asked = None if names is None else set(names)
@@ -166,7 +177,9 @@ def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | No
                 if name in out if asked is None else name not in asked:
                     continue
                 try:
-                    values = column_values(part.get_column(name), place.origin, strict=False)
+                    values = column_values(
+                        part.get_column(name), place.origin, strict=False
+                    )
                 except TableError:
                     if name == table.label:  # which is told where labels are read
                         continue
@@ -237,7 +250,9 @@ def other_units(labels: Looks) -> list[str]:
                     codes.setdefault(tuple(values.tolist()), look)
                 if len(some := np.abs(some[some != 0.0])) >= FEW_VALUES:
                     sizes.append((float(np.median(some)), look))
-        least, most = (pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max))
+        least, most = (
+            pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max)
+        )
         if least is not None and most is not None and most[0] >= 10.0 * least[0]:
             notes.append(
                 f"the outcome {name!r} is {least[1].spread(numbers)} in {least[1].title} and "
@@ -294,10 +309,16 @@ def mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
         return None
     words = [look for look in looks if look.profile.settle() == CATEGORIES]
     others = [look for look in looks if look.profile.settle() != CATEGORIES]
-    if not words or not others or any(CATEGORIES in look.profile.holds for look in words):
+    if (
+        not words
+        or not others
+        or any(CATEGORIES in look.profile.holds for look in words)
+    ):
         return None
     holds, form, _ = others[0].profile.settled()
-    strays = [v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds, form))]
+    strays = [
+        v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds, form))
+    ]
     if not strays:
         return None
     return (
@@ -324,7 +345,9 @@ class Choice(NamedTuple):
             n = len(self.left_out)
             which = "a column is left out" if n == 1 else f"{n} columns are left out"
             listed = "; ".join(map(str, self.left_out))
-            sentence = f"{which}: {listed}. To use such a column, name all features yourself."
+            sentence = (
+                f"{which}: {listed}. To use such a column, name all features yourself."
+            )
             warnings.warn(sentence, LeftOutWarning, stacklevel=stacklevel + 1)
         for sentence in self.notes:
             warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)

@@ -20,7 +20,8 @@ from unjoined.errors import TableError
 
 # Up to the first colon behind such an ending: what follows may have colons of its own.
 DATABASE = re.compile(
-    r"(.+?\.(?:duckdb|ddb|db|db3|sqlite|sqlite3|xlsx))(?::(.*))?", re.IGNORECASE | re.DOTALL
+    r"(.+?\.(?:duckdb|ddb|db|db3|sqlite|sqlite3|xlsx))(?::(.*))?",
+    re.IGNORECASE | re.DOTALL,
 )
 STATEMENT = re.compile(r"\s*(select|with|from)\s", re.IGNORECASE)
 # A query may neither undo what is said here nor read variables of the running program.
@@ -28,7 +29,9 @@ LOCKED = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",  # nothing is downloaded
 }
-RAGGED = re.compile(r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL)
+RAGGED = re.compile(
+    r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,16 @@ def as_query(path: Any) -> SqlQuery | None:
         if is_book and not STATEMENT.match(asked):  # a sheet may have dots in its name
             return SqlQuery('"' + asked.replace('"', '""') + '"', file)
         return SqlQuery(asked if STATEMENT.match(asked) else _quoted(asked), file)
-    return SqlQuery(text) if STATEMENT.match(text) and not os.path.exists(text) else None
+    return (
+        SqlQuery(text) if STATEMENT.match(text) and not os.path.exists(text) else None
+    )
 
 
 def _quoted(name: str) -> str:
     """Return the name of a table, perhaps with its schema in front, for SQL."""
-    return ".".join('"{}"'.format(part.strip('"').replace('"', '""')) for part in name.split("."))
+    return ".".join(
+        '"{}"'.format(part.strip('"').replace('"', '""')) for part in name.split(".")
+    )
 
 
 def _only_table(file: Path) -> str:
@@ -143,7 +150,9 @@ def connect(query: SqlQuery) -> Iterator[Any]:
                 f"{str(file)!r} is in use by another program. Close it there, or give a copy."
             ) from error
         if file is None:
-            raise TableError(f"DuckDB refuses its settings: {first_lines(said)}") from error
+            raise TableError(
+                f"DuckDB refuses its settings: {first_lines(said)}"
+            ) from error
         raise TableError(
             f"{str(file)!r} is not a database that DuckDB {duckdb.__version__} can open. If a "
             "newer version wrote it, update DuckDB. Tables of databases other than SQLite: export "
@@ -169,7 +178,9 @@ def available_bytes() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         lines = []
-    free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+    free = [
+        int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+    ]
     return free[0] if free else 4 << 30
 
 
@@ -207,15 +218,21 @@ def read_query(query: SqlQuery, origin: str) -> Frame:
 def refused(query: SqlQuery, error: Exception, origin: str) -> TableError:
     """Return what to say of a query that DuckDB will not run, or stops running."""
     refuse_interrupt(error)
-    said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error).partition("\n")[0]).rstrip(" !.")
+    said = re.sub(
+        r"^[A-Z][A-Za-z ]* Error: ", "", str(error).partition("\n")[0]
+    ).rstrip(" !.")
     name = query.query.strip('"')
     if needed := re.search(r"required extension '(\w+)", said):
-        said = f"it needs the extension {needed[1]}, which this program does not download"
+        said = (
+            f"it needs the extension {needed[1]}, which this program does not download"
+        )
     short = name if len(name) <= 80 else f"{name[:77]}..."
     hint = ""
     if re.match(r"\s*(with|from)\s+\S+\s*$", name, re.IGNORECASE):
         hint = f" If it is the name of a file, write ./{name}."
-    return TableError(f"{origin}: the query {short!r} cannot be run. DuckDB says: {said}.{hint}")
+    return TableError(
+        f"{origin}: the query {short!r} cannot be run. DuckDB says: {said}.{hint}"
+    )
 
 
 def refuse_interrupt(error: Exception) -> None:
@@ -223,7 +240,9 @@ def refuse_interrupt(error: Exception) -> None:
     said = str(error).lower()
     if "interrupted" in said:
         raise KeyboardInterrupt from error
-    if isinstance(error, MemoryError) or re.search("out of memory|bad_?[ ]?alloc", said):
+    if isinstance(error, MemoryError) or re.search(
+        "out of memory|bad_?[ ]?alloc", said
+    ):
         raise MemoryError("DuckDB ran out of it while it read a table") from error
 
 
@@ -235,12 +254,16 @@ def first_lines(message: str, limit: int = 6) -> str:
             f"line {line:,} has {found} cell{'s' * (found != 1)}, the header has {wanted}. Correct "
             "the line, or put quotes around cells that hold a separator."
         )
-    if open_quote := re.search(r"on Line: (\d+).*unterminated quote", message, re.DOTALL):
+    if open_quote := re.search(
+        r"on Line: (\d+).*unterminated quote", message, re.DOTALL
+    ):
         return f"line {int(open_quote[1]):,} begins a quote that does not end."
     if "magic bytes" in message:
         return "it is not a Parquet file, or a damaged one."
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", message)
-    lines = [line for line in message.partition("Possible ")[0].splitlines() if line.strip()]
+    lines = [
+        line for line in message.partition("Possible ")[0].splitlines() if line.strip()
+    ]
     return " ".join(line.strip() for line in lines[:limit])
 
 
@@ -250,7 +273,9 @@ def check_reads(connection: Any, query: str, origin: str) -> None:
     statements = connection.extract_statements(query)
     kinds = [statement.type.name for statement in statements]
     # These two are functions that write files.
-    if kinds == ["SELECT"] and not re.search("enable_(logging|profiling)", query, re.IGNORECASE):
+    if kinds == ["SELECT"] and not re.search(
+        "enable_(logging|profiling)", query, re.IGNORECASE
+    ):
         text = statements[0].query.strip().rstrip(";")
         try:
             # Since DuckDB 2 the WITH of a SELECT may write, though not below the top: there it

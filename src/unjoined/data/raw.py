@@ -31,7 +31,8 @@ def email_problem() -> SimulatedProblem:
         mens = np.where(rng.random_sample(n) < 0.1, 1.0, 1.0 - womens)
         return np.column_stack(
             [
-                np.minimum(1.0 + rng.geometric(0.18, n), 12.0) - (rng.random_sample(n) < 0.5),
+                np.minimum(1.0 + rng.geometric(0.18, n), 12.0)
+                - (rng.random_sample(n) < 0.5),
                 np.clip(rng.lognormal(5.0, 0.9, n), 30.0, 3300.0).round(2),
                 mens,
                 womens,
@@ -45,7 +46,12 @@ def email_problem() -> SimulatedProblem:
         return np.tanh((X[:, 0] - 5.0) / 3.0)
 
     def chance(X: Array, treated: Array) -> Array:
-        base = -1.9 + 0.4 * np.log(X[:, 1] / 150.0) - 0.5 * lapsed(X) + 0.4 * (X[:, 6] == 2.0)
+        base = (
+            -1.9
+            + 0.4 * np.log(X[:, 1] / 150.0)
+            - 0.5 * lapsed(X)
+            + 0.4 * (X[:, 6] == 2.0)
+        )
         effect = 0.3 + 1.1 * lapsed(X) + 0.9 * (X[:, 3] - 0.5) - 0.5 * (X[:, 4] == 0.0)
         return np.asarray(expit(base + treated * effect))
 
@@ -55,11 +61,19 @@ def email_problem() -> SimulatedProblem:
             "east": lambda X: expit(0.2 - 1.8 * lapsed(X)),
             "west": lambda X: expit(0.2 + 1.8 * lapsed(X)),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)).astype(
-            float
-        ),
+        outcome=lambda X, treated, rng: (
+            rng.random_sample(len(X)) < chance(X, treated)
+        ).astype(float),
         outcome_mean=chance,
-        feature_names=("recency", "history", "mens", "womens", "zip_code", "newbie", "channel"),
+        feature_names=(
+            "recency",
+            "history",
+            "mens",
+            "womens",
+            "zip_code",
+            "newbie",
+            "channel",
+        ),
     )
 
 
@@ -79,7 +93,9 @@ def write_raw_files(
         for name in REGIONS:
             at = data.rows(kind, name)
             parts[kind, name] = _texts(np.asarray(data.X)[at]), data.checked.label[at]
-    customers = _texts(email_problem().draw_joint(n_customers, random_state=(seed + 1) % SEEDS).X)
+    customers = _texts(
+        email_problem().draw_joint(n_customers, random_state=(seed + 1) % SEEDS).X
+    )
     return write_shop(folder, parts, customers, seed)
 
 
@@ -91,7 +107,10 @@ def _texts(X: Array) -> Columns:
     recency, history, mens, womens, place, newbie, channel = X.T
     ends = np.array(SEGMENTS)
     bracket = np.searchsorted(ends, history, side="right")
-    names = [f"{j + 1}) ${0 if j == 0 else ends[j - 1]:,.0f} - ${ends[j]:,.0f}" for j in range(6)]
+    names = [
+        f"{j + 1}) ${0 if j == 0 else ends[j - 1]:,.0f} - ${ends[j]:,.0f}"
+        for j in range(6)
+    ]
     names.append("7) $1,000 +")
     return {
         "recency": [f"{v:.0f}" for v in recency],
@@ -122,7 +141,10 @@ def _roughen(columns: Columns, first_id: int, seed: int) -> Frame:
 
 
 def write_shop(
-    folder: Path, parts: dict[tuple[str, str], tuple[Columns, Array]], people: Columns, seed: int
+    folder: Path,
+    parts: dict[tuple[str, str], tuple[Columns, Array]],
+    people: Columns,
+    seed: int,
 ) -> dict[str, Path]:
     """Write tables, by kind and region, and people to score; treatments have columns reversed."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,5 +161,7 @@ def write_shop(
             table = table.add_column(0, "mailed", arrow.array(mailed))
         name = f"{'visits' if kind == 'outcome' else 'mailings'}_{region}"
         written[name] = write_table(table, folder / f"{name}.csv")
-    written["customers"] = write_table(_roughen(people, first, seed), folder / "customers.csv")
+    written["customers"] = write_table(
+        _roughen(people, first, seed), folder / "customers.csv"
+    )
     return written

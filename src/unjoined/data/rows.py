@@ -106,7 +106,9 @@ class Rows:
         rows = LabelledRows(X, label, self.cell, self.weight, self.names, coding)
         if not used.all():
             rows = rows.take(used)
-        return rows if (rows.weight == 1.0).all() else replace(rows, weight=rows.relative)
+        return (
+            rows if (rows.weight == 1.0).all() else replace(rows, weight=rows.relative)
+        )
 
     def target(self, X: Array) -> tuple[Array, Array] | None:
         """Return features and weights (of mean 1) of rows without a label, None without any."""
@@ -116,7 +118,11 @@ class Rows:
     def take(self, at: IntArray | BoolArray | slice) -> Self:
         """Return the rows at some positions, in that order, or those that are marked."""
         return replace(
-            self, X=self.X[at], label=self.label[at], cell=self.cell[at], weight=self.weight[at]
+            self,
+            X=self.X[at],
+            label=self.label[at],
+            cell=self.cell[at],
+            weight=self.weight[at],
         )
 
 
@@ -192,7 +198,9 @@ class NumberedRows(Chunk):
     number: IntArray  # (n,) counting from 0; -1 for rows that do not count
 
     @classmethod
-    def of_chunk(cls, chunk: Chunk, before: Mapping[tuple[str, Any], int]) -> NumberedRows:
+    def of_chunk(
+        cls, chunk: Chunk, before: Mapping[tuple[str, Any], int]
+    ) -> NumberedRows:
         """Return a chunk with numbers, of whose tables so many rows came before."""
         number = np.full(len(chunk), -1, dtype=np.int64)
         for table, at in zip(chunk.tables, chunk.counted(), strict=True):
@@ -258,7 +266,9 @@ def check_rows(
     names, index = check_cells(code, populations, weight)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
     label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
-    rows = Rows(np.empty((n, 0)), label, cell_codes(code, index, len(names)), weight, names)
+    rows = Rows(
+        np.empty((n, 0)), label, cell_codes(code, index, len(names)), weight, names
+    )
     check_outcome(label[rows.is_used & rows.is_outcome])
     if (target := code == NO_LABEL).any():
         is_text = populations.dtype.kind == "U"
@@ -303,7 +313,9 @@ def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
 def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
     """Return ``matrix`` as a data frame of the same library as ``like``."""
     backend = nw.from_native(like, eager_only=True).implementation
-    columns = {name: matrix[:, j] for j, name in enumerate(names)}  # names may be numbers
+    columns = {
+        name: matrix[:, j] for j, name in enumerate(names)
+    }  # names may be numbers
     return nw.from_dict(columns, backend=backend).to_native()
 
 
@@ -331,7 +343,11 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
     """
 
     # How scikit-learn lets a splitter ask for metadata.
-    __metadata_request__split = {"treatment": True, "population": True, "sample_weight": False}  # noqa: RUF012
+    __metadata_request__split = {  # noqa: RUF012
+        "treatment": True,
+        "population": True,
+        "sample_weight": False,
+    }
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
         self.n_splits = n_splits
@@ -376,6 +392,8 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         for j in range(n_splits):
             yield np.flatnonzero(fold != j), np.flatnonzero(fold == j)
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, **_: Any) -> int:
+    def get_n_splits(
+        self, X: Any = None, y: Any = None, groups: Any = None, **_: Any
+    ) -> int:
         """Return the number of folds."""
         return self.n_splits

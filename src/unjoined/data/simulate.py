@@ -11,7 +11,14 @@ from numpy.random import RandomState as Rng
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike, RandomState
+from unjoined._typing import (
+    Array,
+    ArrayLike,
+    BoolArray,
+    IntArray,
+    MatrixLike,
+    RandomState,
+)
 from unjoined._validation import (
     OUTCOME,
     TARGET,
@@ -136,14 +143,18 @@ class SimulatedProblem:
             Treatments coded 0/1. Every table has its own rows: no person is in two of them.
         """
         rng = check_random_state(random_state)
-        cells = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in self.policies]
+        cells = [
+            (kind, name) for kind in (OUTCOME, TREATMENT) for name in self.policies
+        ]
         sizes = (
             n_per_table
             if isinstance(n_per_table, Mapping)
             else dict.fromkeys(cells, int(n_per_table))
         )
         if lacking := [cell for cell in cells if cell not in sizes]:
-            raise InputError(f"n_per_table lacks {lacking[0]!r}. It needs the rows of every table.")
+            raise InputError(
+                f"n_per_table lacks {lacking[0]!r}. It needs the rows of every table."
+            )
         tables: list[tuple[Array, Array, str, str]] = []
         for kind, name in cells:
             n = sizes[kind, name]
@@ -153,7 +164,12 @@ class SimulatedProblem:
             tables.append((X, label, kind, name))
         if n_target:
             tables.append(
-                (self._feature_law(None)(n_target, rng), np.full(n_target, np.nan), TARGET, "")
+                (
+                    self._feature_law(None)(n_target, rng),
+                    np.full(n_target, np.nan),
+                    TARGET,
+                    "",
+                )
             )
         lengths = [len(table[0]) for table in tables]
         return SeparateLabels(
@@ -193,7 +209,9 @@ class SimulatedProblem:
         if isinstance(policy, str):
             if policy not in self.policies:
                 there = shown(sorted(self.policies))
-                raise InputError(f"there is no population {policy!r}; there are {there}.")
+                raise InputError(
+                    f"there is no population {policy!r}; there are {there}."
+                )
             policy = self.policies[policy]
         chance = policy(X) if callable(policy) else policy
         e = check_probability("policy", check_one_per_row("policy", chance, n))
@@ -248,7 +266,9 @@ def paper_problem(b: float = 5.0, *, slope: float = 10.0) -> SimulatedProblem:
         return float(np.sqrt(10.0)) * draws
 
     def chance(X: Array, treated: Array) -> Array:
-        return np.asarray(expit(np.where(treated == 1.0, X @ slopes[1.0], X @ slopes[0.0])))
+        return np.asarray(
+            expit(np.where(treated == 1.0, X @ slopes[1.0], X @ slopes[0.0]))
+        )
 
     return SimulatedProblem(
         features=features,
@@ -307,9 +327,9 @@ def campaign_problem() -> SimulatedProblem:
             "north": lambda X: expit(0.2 - 1.8 * lapsed(X)),
             "south": lambda X: expit(0.2 + 1.8 * lapsed(X)),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)).astype(
-            float
-        ),
+        outcome=lambda X, treated, rng: (
+            rng.random_sample(len(X)) < chance(X, treated)
+        ).astype(float),
         outcome_mean=chance,
         feature_names=("age", "days_since_order", "orders", "spend", "member"),
     )
@@ -320,7 +340,9 @@ class UnjoinedTrial:
     """The tables made from a trial, two for each population, and where each row came from."""
 
     data: SeparateLabels
-    rows: IntArray  # (data.n_rows,) position of each row in the trial; none occurs twice
+    rows: (
+        IntArray  # (data.n_rows,) position of each row in the trial; none occurs twice
+    )
 
 
 def unjoin(
@@ -427,7 +449,11 @@ def unjoin(
 
 
 def _sub_sample(
-    hand: IntArray, treated: BoolArray, wanted: Array, logged: Array, rng: np.random.RandomState
+    hand: IntArray,
+    treated: BoolArray,
+    wanted: Array,
+    logged: Array,
+    rng: np.random.RandomState,
 ) -> IntArray:
     """Keep each row of ``hand`` with probability proportional to p_k(t|x) / p(t|x)."""
     ratio_treated = wanted / logged

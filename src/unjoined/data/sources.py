@@ -14,7 +14,13 @@ import numpy as np
 from unjoined._support import PROGRESS
 from unjoined._threads import CHUNK_ROWS
 from unjoined._validation import TREATMENT, treated_values
-from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
+from unjoined.data.chunks import (
+    Columns,
+    Place,
+    Table,
+    check_all_treated,
+    chunk_of_arrays,
+)
 from unjoined.data.columns import (
     NUMBERS,
     WORDS,
@@ -26,7 +32,15 @@ from unjoined.data.columns import (
 )
 from unjoined.data.encode import TableEncoder, profile_frame
 from unjoined.data.fold import plus
-from unjoined.data.looks import LEADING, Choice, LeftOut, Looks, Piece, look_at, merge_profiles
+from unjoined.data.looks import (
+    LEADING,
+    Choice,
+    LeftOut,
+    Looks,
+    Piece,
+    look_at,
+    merge_profiles,
+)
 from unjoined.data.rows import Chunk, number_matrix
 from unjoined.data.survey import Survey
 from unjoined.data.tables import estimate_rows, scan_table
@@ -84,7 +98,9 @@ class ArraySource:
         """Go through all rows once."""
         names = self.feature_names
         given = self.columns["X"]
-        X: Any = nw.from_native(given, eager_only=True) if names else number_matrix(given)
+        X: Any = (
+            nw.from_native(given, eager_only=True) if names else number_matrix(given)
+        )
         columns = {}
         for name, column in self.columns.items():
             if name == "X" or column is None:
@@ -100,7 +116,9 @@ class ArraySource:
             at = slice(start, start + self.chunk_rows)
             parts = {"X": X[at].to_native() if names else X[at]}
             parts |= {name: column[at] for name, column in columns.items()}
-            yield chunk_of_arrays(parts, names, Place("the arrays", start), self.encoder)
+            yield chunk_of_arrays(
+                parts, names, Place("the arrays", start), self.encoder
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +164,9 @@ class IterableSource:
 
     def _mappings(self) -> Iterator[Mapping[str, Any]]:
         for i, parts in enumerate(self.factory()):
-            if missing := [name for name in ("X", "population") if name not in set(parts)]:
+            if missing := [
+                name for name in ("X", "population") if name not in set(parts)
+            ]:
                 raise InputError(
                     f"chunk {i} lacks {missing[0]!r}: a chunk is a mapping of X, population, y or "
                     "treatment or both and, if wanted, sample_weight."
@@ -170,13 +190,17 @@ class TableSource:
     chunk_rows: int = CHUNK_ROWS
     encoder: TableEncoder | None = None  # of features that are not all numbers
     categories: tuple[str, ...] = ()  # columns that are such, whatever they hold
-    text: tuple[str, ...] = ()  # columns of text files that are left as they are written
+    text: tuple[
+        str, ...
+    ] = ()  # columns of text files that are left as they are written
 
     @cached_property
     def choice(self) -> Choice:
         """Which columns are features and which are not, settled by a first look at the tables."""
         if self.features is not None:
-            return Choice(tuple(name for name in self.features if name not in self.ignore))
+            return Choice(
+                tuple(name for name in self.features if name not in self.ignore)
+            )
         columns = Columns(self.population, self.sample_weight)
         frames = [table.table for table in self.tables]
         known = all(map(nw.dependencies.is_into_dataframe, frames)) and all(
@@ -207,7 +231,9 @@ class TableSource:
                 return self
         profiles = merge_profiles(looks, columns.features)
         # A column of a text file may read as numbers in one piece and not in another.
-        mixed = [name for name, found in profiles.items() if {NUMBERS, WORDS} <= found.holds]
+        mixed = [
+            name for name, found in profiles.items() if {NUMBERS, WORDS} <= found.holds
+        ]
         if set(mixed) - set(self.text):
             source = replace(self, text=(*self.text, *mixed))
             source.__dict__["choice"] = self.choice
@@ -225,7 +251,9 @@ class TableSource:
     @property
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
-        return Columns(self.population, self.sample_weight, self.choice.features, self.encoder)
+        return Columns(
+            self.population, self.sample_weight, self.choice.features, self.encoder
+        )
 
     @property
     def feature_names(self) -> list[str]:
@@ -235,11 +263,15 @@ class TableSource:
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
         columns = self.columns
-        seen: dict[str, bool] = {}  # tables for which a value means treated, and whether it came
+        seen: dict[
+            str, bool
+        ] = {}  # tables for which a value means treated, and whether it came
         for table, frame, place in self._pieces():
             chunk = columns.chunk(table, frame, place)
             if table.treated is not None and table.kind == TREATMENT:
-                seen[table.title] = seen.get(table.title, False) or bool(chunk.label.any())
+                seen[table.title] = seen.get(table.title, False) or bool(
+                    chunk.label.any()
+                )
             yield chunk
         several = any(len(treated_values(table.treated)) > 1 for table in self.tables)
         if not all(seen.values()) or several:  # one of several may be in no table
@@ -255,13 +287,19 @@ class TableSource:
                 yield piece
                 if told:
                     done += len(piece[1])
-                    PROGRESS.debug("%s: %d of %d", "reading rows", done, max(done, total))
+                    PROGRESS.debug(
+                        "%s: %d of %d", "reading rows", done, max(done, total)
+                    )
 
     def _pieces_of(self, table: Table, least: int) -> Iterator[Piece]:
         size = max(self.chunk_rows, least)
         text = {*self.text, *self.categories, *filter(None, [self.population])}
         for frame, place in scan_table(table.table, table.title, size, text):
-            yield table, as_categories(frame, self.categories) if self.categories else frame, place
+            yield (
+                table,
+                as_categories(frame, self.categories) if self.categories else frame,
+                place,
+            )
 
     def _leading(self) -> Iterator[Piece]:
         """Yield the first rows of each table."""

@@ -12,7 +12,14 @@ import numpy as np
 from scipy.stats import f, rankdata
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    did_you_mean,
+    nearest,
+    plain_name,
+    shown,
+)
 from unjoined.data.chunks import Columns, Table
 from unjoined.data.columns import (
     CATEGORIES,
@@ -66,25 +73,40 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
     few = profile.n < FEW_VALUES
     if profile.missing == profile.n and not few:
         return "has no value in any row"
-    if empty := next((look for look in looks if not look.n and look.profile.n >= FEWEST), None):
+    if empty := next(
+        (look for look in looks if not look.n and look.profile.n >= FEWEST), None
+    ):
         return f"has no value in {empty.title}"
     read = profile.read
-    one = len(profile.levels or "??") == 1 if holds == CATEGORIES else read.low == read.high
+    one = (
+        len(profile.levels or "??") == 1
+        if holds == CATEGORIES
+        else read.low == read.high
+    )
     if one and not profile.missing and not few:
         return f"is {looks[0].spread(as_what)} in all rows"
     if as_what.doubt and not few:
         return as_what.doubt
-    rules: tuple[Callable[..., str | None], ...] = (_is_id, _disjoint, _is_label, _is_scattered)
+    rules: tuple[Callable[..., str | None], ...] = (
+        _is_id,
+        _disjoint,
+        _is_label,
+        _is_scattered,
+    )
     for rule in rules:
         if reason := rule(name, cells, as_what, labels):
             return reason
     return None
 
 
-def _disjoint(_: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
+def _disjoint(
+    _: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks
+) -> str | None:
     """Find two tables that have no value in common."""
     holds = as_what.holds
-    for one, two in combinations([look for look in cells.values() if look.n >= FEWEST], 2):
+    for one, two in combinations(
+        [look for look in cells.values() if look.n >= FEWEST], 2
+    ):
         if holds == CATEGORIES:
             apart = not set(one.profile.levels or "?") & set(two.profile.levels or "?")
         else:
@@ -92,7 +114,11 @@ def _disjoint(_: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Look
             second = two.read(as_what)
             apart = first.high < second.low or second.high < first.low
         if apart:
-            units = " (in one unit in all tables, it can be used)" if holds == NUMBERS else ""
+            units = (
+                " (in one unit in all tables, it can be used)"
+                if holds == NUMBERS
+                else ""
+            )
             return (
                 f"is {one.spread(as_what)} in {one.title} and {two.spread(as_what)} in "
                 f"{two.title}, so nobody in the one can be compared with anybody in the "
@@ -101,7 +127,9 @@ def _disjoint(_: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Look
     return None
 
 
-def _is_label(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
+def _is_label(
+    name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks
+) -> str | None:
     """Find that a label is the same as the column, or a function of it, in all tables of a kind."""
     # Outcomes come first. A table may have the other label as well, or that alone by mistake.
     for kind, label, found in _labels_of(labels):
@@ -120,8 +148,14 @@ def _is_label(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: L
 
 def _labels_of(labels: Looks) -> Iterator[tuple[str, str, dict[Cell, Look]]]:
     """Yield each kind, its label, and the label in the tables of that kind."""
-    for kind, label in zip((OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False):
-        yield kind, label, {at: look for at, look in labels[label].items() if at[0] == kind}
+    for kind, label in zip(
+        (OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False
+    ):
+        yield (
+            kind,
+            label,
+            {at: look for at, look in labels[label].items() if at[0] == kind},
+        )
 
 
 def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
@@ -137,7 +171,9 @@ def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
         if rest < FEW_VALUES:
             return False
         if x.max() < FEW_VALUES:
-            counts = np.bincount(x * len(sizes) + y, minlength=(x.max() + 1) * len(sizes))
+            counts = np.bincount(
+                x * len(sizes) + y, minlength=(x.max() + 1) * len(sizes)
+            )
             wrong = len(y) - counts.reshape(-1, len(sizes)).max(axis=1).sum()
             return bool(wrong <= 0.005 * rest)
         if len(sizes) > 2 or not is_ordered:
@@ -153,7 +189,9 @@ def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
     return bool(abs(np.corrcoef(rankdata(x), rankdata(y))[0, 1]) >= SAME)
 
 
-def _is_id(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
+def _is_id(
+    name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks
+) -> str | None:
     """Find that values hardly ever occur twice in a table, though measurements would."""
     holds = as_what.holds
     by_name = bool(ID_NAME.match(str(name)))
@@ -189,7 +227,11 @@ def _is_scattered(
         return None
     n = len(profile.levels)
     fewest = fewest_rows(profile.n)
-    some = [size for _, size in profile.levels.most_common(MOST_CATEGORIES) if size >= fewest]
+    some = [
+        size
+        for _, size in profile.levels.most_common(MOST_CATEGORIES)
+        if size >= fewest
+    ]
     share = sum(some) / max(profile.n - profile.missing, 1)
     if n <= MOST_CATEGORIES or share >= FEW_ROWS:
         return None
@@ -212,7 +254,9 @@ def _without_order(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str 
             continue
         places = ranked([look.head for look in found.values()])
         x = np.concatenate([as_numbers(cells[at].head, as_what) for at in found])
-        table = np.repeat(np.arange(len(found)), [len(look.head) for look in found.values()])
+        table = np.repeat(
+            np.arange(len(found)), [len(look.head) for look in found.values()]
+        )
         there = (places >= 0) & ~np.isnan(x)
         table = table[there]
         y = places[there].astype(np.float64)
@@ -294,9 +338,13 @@ class Survey(NamedTuple):
     tables: Sequence[Table]
     columns: Columns
     leading: Callable[[], Iterable[Piece]]  # the first rows of each table
-    whole: Callable[[Sequence[str]], Looks] | None  # at some columns; None if leading rows are all
+    whole: (
+        Callable[[Sequence[str]], Looks] | None
+    )  # at some columns; None if leading rows are all
 
-    @np.errstate(over="ignore", invalid="ignore")  # infinite numbers are refused by name later
+    @np.errstate(
+        over="ignore", invalid="ignore"
+    )  # infinite numbers are refused by name later
     def choose(self, ignored: Iterable[str], categories: Iterable[str] = ()) -> Choice:
         """Return the columns that all tables have and that may be features."""
         looks = look_at(self.leading(), self.columns)
@@ -317,7 +365,10 @@ class Survey(NamedTuple):
         out = _other_labels(self.tables, labels)
         rows: dict[Cell, int] = {}
         for of in (*labels.values(), *looks.values()):
-            rows |= {cell: max(rows.get(cell, 0), look.profile.n) for cell, look in of.items()}
+            rows |= {
+                cell: max(rows.get(cell, 0), look.profile.n)
+                for cell, look in of.items()
+            }
         for name in list(looks):
             of = looks[name]
             if absent := [c for c in cells if c not in of or of[c].profile.n < rows[c]]:
@@ -326,7 +377,9 @@ class Survey(NamedTuple):
         found, notes = self._judged(looks, labels)
         notes += [*other_units(labels), *odd_outcomes(labels)]
         notes += _both_labels(self.tables, labels)
-        features = tuple(name for name in looks if name not in {part.name for part in found})
+        features = tuple(
+            name for name in looks if name not in {part.name for part in found}
+        )
         out += found
         if not features:
             said = f" Left out: {'; '.join(map(str, out))}." if out else ""
@@ -425,11 +478,17 @@ def check_named_columns(
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return features and columns to leave out; refuse what names no column, or names a label."""
     for argument, name in labels.items():
-        if not isinstance(name, str) and not (name is None and argument == "sample_weight"):
-            raise TableError(f"{argument} must be the name of a column, got {type(name).__name__}.")
+        if not isinstance(name, str) and not (
+            name is None and argument == "sample_weight"
+        ):
+            raise TableError(
+                f"{argument} must be the name of a column, got {type(name).__name__}."
+            )
     for argument, given in (("features", features), ("ignore", ignore)):
         if isinstance(given, str):
-            raise TableError(f"{argument} must be a list of columns. Write [{given!r}].")
+            raise TableError(
+                f"{argument} must be a list of columns. Write [{given!r}]."
+            )
     names = None if features is None else tuple(features)
     taken = {name: argument for argument, name in labels.items() if name is not None}
     for name in names or ():
@@ -439,7 +498,9 @@ def check_named_columns(
                 "populations are not features."
             )
     if names is not None and not set(names) - set(ignore):
-        raise TableError("features leaves no column. Name one or more, or give None for all.")
+        raise TableError(
+            "features leaves no column. Name one or more, or give None for all."
+        )
     return names, tuple(ignore)
 
 
@@ -454,17 +515,25 @@ def check_categories(
     for name in names:
         if name in taken or (features is not None and name not in features):
             what = f"the {taken[name]}" if name in taken else "none of the features"
-            raise TableError(f"categories names {name!r}, which is {what}. Name features only.")
+            raise TableError(
+                f"categories names {name!r}, which is {what}. Name features only."
+            )
     return names
 
 
 def check_frame(table: Table) -> None:
     """Refuse a data frame whose columns have no names, or one without rows."""
-    if odd := [name for name in column_names(table.table) or () if not isinstance(name, str)]:
+    if odd := [
+        name for name in column_names(table.table) or () if not isinstance(name, str)
+    ]:
         raise TableError(
             f"columns of {table.title} must be named by text, got {shown(odd)}. Rename them, such "
             "as with frame.columns = [str(name) for name in frame.columns]."
         )
     if len(nw.from_native(table.table, eager_only=True)) == 0:
-        rows = "rows of all populations" if table.population is None else "at least one row"
+        rows = (
+            "rows of all populations"
+            if table.population is None
+            else "at least one row"
+        )
         raise TableError(f"{table.title} is empty. It needs {rows}.")

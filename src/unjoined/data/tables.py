@@ -57,7 +57,9 @@ THOUSANDS = r"^[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
 LONGEST = 1e18  # whole numbers from there on, of nineteen digits or more, are ids
 PLUS, MINUS, ZERO = b"+-0"
 AFTER_ZERO = tuple(b".eE")
-BATCH_ROWS = 1 << 17  # of a text file, whose cells become numbers at once, before more are read
+BATCH_ROWS = (
+    1 << 17
+)  # of a text file, whose cells become numbers at once, before more are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ class FileReader:
     query: str
     form: TextForm | None = None  # of a text file
     schema: Any = None  # of a Parquet file
-    kept: Utf8Copy | None = None  # what is read in place of a file that DuckDB would not take
+    kept: Utf8Copy | None = (
+        None  # what is read in place of a file that DuckDB would not take
+    )
 
     @classmethod
     def of(cls, file: Path, encoding: str | None = None) -> FileReader:
@@ -148,7 +152,9 @@ def _typed(column: Any, form: TextForm) -> Any:
     some = column.drop_null() if column[:FIRST_CELLS].null_count else column
     some = _trimmed(some[:FIRST_CELLS], comma)
     if compute.all(compute.match_substring_regex(some, NUMBER), min_count=0).as_py():
-        is_whole = compute.all(compute.match_substring_regex(some, "^-?[0-9]+$"), min_count=0)
+        is_whole = compute.all(
+            compute.match_substring_regex(some, "^-?[0-9]+$"), min_count=0
+        )
         kind = arrow.int64() if is_whole.as_py() else arrow.float64()
         if not comma and (is_whole.as_py() or not _may_group(some, form)):
             numbers = _plain_numbers(column, kind)
@@ -157,7 +163,9 @@ def _typed(column: Any, form: TextForm) -> Any:
         if _may_group(column, form):
             return column  # all tables together tell
         cells = _trimmed(column, comma)
-        if compute.all(compute.match_substring_regex(cells, NUMBER), min_count=0).as_py():
+        if compute.all(
+            compute.match_substring_regex(cells, NUMBER), min_count=0
+        ).as_py():
             try:
                 return compute.cast(cells, kind)
             except arrow.ArrowInvalid:
@@ -173,18 +181,24 @@ def _typed(column: Any, form: TextForm) -> Any:
 def _may_group(column: Any, form: TextForm) -> bool:
     """Tell whether every mark in a column may separate thousands: 1.234 beside 950."""
     compute = import_extra("pyarrow.compute", extra="cli")
-    marks = "," if form.has_decimal_comma else "[.,]"  # points beside decimal commas are plain
+    marks = (
+        "," if form.has_decimal_comma else "[.,]"
+    )  # points beside decimal commas are plain
     marked = column.filter(compute.match_substring_regex(column, marks))
     everywhere = len(marked) == len(column) - column.null_count
     # Where commas separate columns, three decimals in every cell are decimals.
-    if not len(marked) or (everywhere and (form.delimiter == "," or form.has_decimal_comma)):
+    if not len(marked) or (
+        everywhere and (form.delimiter == "," or form.has_decimal_comma)
+    ):
         return False
     return _all_match(marked, r"^\s*[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+\s*$")
 
 
 def _all_match(column: Any, pattern: str) -> bool:
     compute = import_extra("pyarrow.compute", extra="cli")
-    return bool(compute.all(compute.match_substring_regex(column, pattern), min_count=0).as_py())
+    return bool(
+        compute.all(compute.match_substring_regex(column, pattern), min_count=0).as_py()
+    )
 
 
 def _trimmed(column: Any, comma: bool) -> Any:
@@ -195,8 +209,12 @@ def _trimmed(column: Any, comma: bool) -> Any:
         is_one = compute.match_substring_regex(cells, f"^{DECIMAL_COMMA.pattern}")
         dotted = cells.filter(compute.match_substring_regex(cells, r"^[^,]*\.[^,]*$"))
         if _all_match(dotted, THOUSANDS):  # no cell has a decimal point
-            is_one = compute.or_(is_one, compute.match_substring_regex(cells, THOUSANDS))
-        plain = compute.replace_substring(compute.replace_substring(cells, ".", ""), ",", ".")
+            is_one = compute.or_(
+                is_one, compute.match_substring_regex(cells, THOUSANDS)
+            )
+        plain = compute.replace_substring(
+            compute.replace_substring(cells, ".", ""), ",", "."
+        )
         cells = compute.if_else(is_one, plain, cells)
     return cells
 
@@ -245,7 +263,9 @@ def _has_zero_in_front(cells: Any) -> bool:
     return not np.logical_or.reduce([second == mark for mark in AFTER_ZERO]).all()
 
 
-def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str] = ()) -> Frame:
+def read_table(
+    path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str] = ()
+) -> Frame:
     """Read a file or the result of a query as a pyarrow table.
 
     Parameters
@@ -284,7 +304,9 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
     if isinstance(path, SqlQuery):
         return read_query(path, "the table")
     if not isinstance(path, str | os.PathLike):
-        raise TableError(f"a table is read from a path or a query, got {type(path).__name__}.")
+        raise TableError(
+            f"a table is read from a path or a query, got {type(path).__name__}."
+        )
     if (query := as_query(path)) is not None:
         return read_query(query, "the table")
     file = check_file(path)
@@ -303,7 +325,9 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
                 return reader.typed(_without_quotes(relation).to_arrow_table())
             batches = _batches(relation, BATCH_ROWS)
             # Copied, as a column of text would keep the whole batch that it came with.
-            pieces = list(_one_behind(lambda part: _copied(reader.typed(part, text)), batches))
+            pieces = list(
+                _one_behind(lambda part: _copied(reader.typed(part, text)), batches)
+            )
         except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
             refuse_interrupt(error)
             if (again := _other_reader(reader, file, error)) is not None:
@@ -315,14 +339,17 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     return _joined(reader, file, pieces, text)
 
 
-def _joined(reader: FileReader, file: Path, pieces: list[Frame], text: Collection[str]) -> Frame:
+def _joined(
+    reader: FileReader, file: Path, pieces: list[Frame], text: Collection[str]
+) -> Frame:
     """Return pieces of a text file as one table; read anew columns that are text in some only."""
     arrow = import_extra("pyarrow", extra="cli")
     assert reader.form is not None  # noqa: S101 - of a text file
     names = reader.form.names
     if not pieces:
         nothing = [
-            arrow.array([], arrow.null() if n not in text else arrow.string()) for n in names
+            arrow.array([], arrow.null() if n not in text else arrow.string())
+            for n in names
         ]
         return reader.typed(arrow.table(nothing, names=names), text)
     fields, mixed = [], []
@@ -344,7 +371,9 @@ def _joined(reader: FileReader, file: Path, pieces: list[Frame], text: Collectio
     )
 
 
-def _one_behind(work: Callable[[Frame], Frame], frames: Iterable[Frame]) -> Iterator[Frame]:
+def _one_behind(
+    work: Callable[[Frame], Frame], frames: Iterable[Frame]
+) -> Iterator[Frame]:
     """Yield what is made of each frame, which a second thread makes while the next one is read."""
     with ThreadPoolExecutor(1) as pool:
         last = None
@@ -371,12 +400,18 @@ def _copied(table: Frame) -> Frame:
 def _without_quotes(relation: Any) -> Any:
     """Return rows whose columns of several kinds of JSON values are text, without its quotes."""
     pairs = zip(relation.columns, relation.types, strict=True)
-    names = ['"' + name.replace('"', '""') + '"' for name, kind in pairs if str(kind) == "JSON"]
+    names = [
+        '"' + name.replace('"', '""') + '"'
+        for name, kind in pairs
+        if str(kind) == "JSON"
+    ]
     parts = ", ".join(f"{name} ->> '$' AS {name}" for name in names)
     return relation.project(f"* REPLACE ({parts})") if names else relation
 
 
-def _other_reader(reader: FileReader, file: Path, error: Exception) -> FileReader | None:
+def _other_reader(
+    reader: FileReader, file: Path, error: Exception
+) -> FileReader | None:
     """Return how else to read a text file whose letters or line ends change on the way."""
     if reader.form is None or reader.kept is not None:
         return None
@@ -446,7 +481,11 @@ def _batches(relation: Any, rows: int) -> Iterator[Frame]:
     """Yield the rows of a relation as tables of about so many rows."""
     arrow = import_extra("pyarrow", extra="cli")
     # Called so since DuckDB 1.5, where the older name warns.
-    name = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+    name = (
+        "to_arrow_reader"
+        if hasattr(relation, "to_arrow_reader")
+        else "fetch_arrow_reader"
+    )
     for batch in getattr(relation, name)(rows):
         yield arrow.Table.from_batches([batch])
 
@@ -473,7 +512,11 @@ def _stream(
             raise refused(source, error, origin) from error
         refuse_interrupt(error)
         reason = _reason(Path(origin.strip("'")), error)
-        where = "" if reason.startswith("line ") else f" beyond row {row:,} (counting from 0)"
+        where = (
+            ""
+            if reason.startswith("line ")
+            else f" beyond row {row:,} (counting from 0)"
+        )
         raise TableError(f"{origin} cannot be read{where}: {reason}") from error
 
 
@@ -514,7 +557,9 @@ def _file_bytes(file: Path) -> int:
         raw = sum(group.total_byte_size for group in groups)
         return int(max(raw, about.num_rows * about.num_columns * 8))
     packed = packing(file) != "none" or table_ending(file) in EXCEL
-    return 2 * size * (UNPACKED if packed else 1)  # a short text takes more than its letters
+    return (
+        2 * size * (UNPACKED if packed else 1)
+    )  # a short text takes more than its letters
 
 
 def _footer(file: Path) -> Any:
@@ -522,7 +567,9 @@ def _footer(file: Path) -> Any:
     try:
         return import_extra("pyarrow.parquet", extra="cli").read_metadata(file)
     except (arrow.ArrowException, OSError) as error:
-        raise TableError(f"{str(file)!r} is not a Parquet file, or a damaged one.") from error
+        raise TableError(
+            f"{str(file)!r} is not a Parquet file, or a damaged one."
+        ) from error
 
 
 def _query_bytes(query: SqlQuery) -> int:

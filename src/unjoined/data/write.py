@@ -28,7 +28,9 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise TableError(f"there is no folder {str(target.parent)!r} to write to. Create it first.")
+        raise TableError(
+            f"there is no folder {str(target.parent)!r} to write to. Create it first."
+        )
     if target.is_dir():
         raise TableError(f"{str(target)!r} is a folder; name a file to write to.")
     try:
@@ -42,7 +44,9 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
             os.umask(umask)
             beside.chmod(0o666 & ~umask)
             with beside.open("rb") as file:
-                os.fsync(file.fileno())  # else a power cut may leave the name without the bytes
+                os.fsync(
+                    file.fileno()
+                )  # else a power cut may leave the name without the bytes
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
@@ -102,7 +106,9 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
     if ending == ".xlsx":
         cells = _without_formulas(table, Path(path))
         return replace_file(path, lambda file: write_excel(cells, file))
-    raise TableError(f"cannot write {str(path)!r}: the name must end in .parquet, .csv or .xlsx.")
+    raise TableError(
+        f"cannot write {str(path)!r}: the name must end in .parquet, .csv or .xlsx."
+    )
 
 
 def _without_formulas(table: Frame, path: Path) -> Frame:
@@ -115,7 +121,9 @@ def _without_formulas(table: Frame, path: Path) -> Frame:
             column = compute.cast(column, column.type.value_type)
         if str(column.type) == "string_view":  # which older versions of pyarrow lack
             column = compute.cast(column, arrow.string())
-        if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
+        if arrow.types.is_string(column.type) or arrow.types.is_large_string(
+            column.type
+        ):
             runs = compute.and_(
                 compute.match_substring_regex(column, FORMULA),
                 compute.invert(compute.match_substring_regex(column, NUMBER)),
@@ -130,7 +138,9 @@ def _without_formulas(table: Frame, path: Path) -> Frame:
                 "out, or write Parquet."
             )
         columns.append(column)
-    names = [f"'{name}" if re.match(FORMULA, name) else name for name in table.column_names]
+    names = [
+        f"'{name}" if re.match(FORMULA, name) else name for name in table.column_names
+    ]
     changed += sum(a != b for a, b in zip(names, table.column_names, strict=True))
     if changed:
         warnings.warn(
@@ -199,7 +209,9 @@ def _excel_column(column: Any, name: str) -> Any:
         if low is not None and types.is_integer(kind):
             is_changed |= max(-low, high) >= EXACT
         elif low is not None:
-            is_changed |= low.date() < FIRST_DAY if hasattr(low, "date") else low < FIRST_DAY
+            is_changed |= (
+                low.date() < FIRST_DAY if hasattr(low, "date") else low < FIRST_DAY
+            )
     return column.cast(arrow.string()) if is_changed else column
 
 
@@ -212,7 +224,9 @@ def _excel_text(column: Any, name: str) -> Any:
             f"column {name!r} has a text of {longest:,} characters, a cell of Excel holds "
             f"{MOST_LETTERS:,}. Leave the column out, or write Parquet or CSV."
         )
-    changed = compute.sum(compute.match_substring_regex(column, NOT_IN_XML)).as_py() or 0
+    changed = (
+        compute.sum(compute.match_substring_regex(column, NOT_IN_XML)).as_py() or 0
+    )
     if not changed:
         return column
     warnings.warn(

@@ -37,7 +37,12 @@ from unjoined.data.labels import COLUMNS, SeparateLabels
 from unjoined.data.rows import LabelledRows, check_rows
 from unjoined.data.sources import ChunkSource
 from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
-from unjoined.estimators.inputs import MOST_NAMED, columns_of, fingerprint, package_versions
+from unjoined.estimators.inputs import (
+    MOST_NAMED,
+    columns_of,
+    fingerprint,
+    package_versions,
+)
 from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import Estimate, critical_value
 from unjoined.evaluate.scores import weighted_risk
@@ -49,13 +54,19 @@ from unjoined.model.census import Census
 from unjoined.model.contrasts import contrasts_of, in_two_groups
 from unjoined.model.passes import look_through
 from unjoined.model.plan import PlannedSums
-from unjoined.model.regressors import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.model.regressors import (
+    ConditionalMean,
+    fit_conditional_mean,
+    seeded_clone,
+)
 from unjoined.words import effect_in_words, policies_in_words
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
 RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
-MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
+MUCH = (
+    0.25  # of the range of a feature in the fit: what is beyond by more is far outside
+)
 FAR = 100.0  # times the range of a column: beyond, a value is a mistake more likely than a fact
 
 
@@ -125,12 +136,18 @@ def check_flag(name: str, value: Any) -> None:
 def check_verbose(name: str, value: Any) -> None:
     """Allow True, False and 0, 1, 2, ..."""
     if not isinstance(value, Integral) or value < 0:
-        raise InputError(f"{name} must be True, False or a whole number such as 2, got {value!r}.")
+        raise InputError(
+            f"{name} must be True, False or a whole number such as 2, got {value!r}."
+        )
 
 
 def check_model(name: str, value: Any) -> None:
     """Allow a scikit-learn estimator, or None for the default one."""
-    made = not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "predict")
+    made = (
+        not isinstance(value, type)
+        and hasattr(value, "fit")
+        and hasattr(value, "predict")
+    )
     if value is not None and not made:
         raise InputError(
             f"{name} must be None or a scikit-learn estimator, such as LogisticRegression(), got "
@@ -155,13 +172,19 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     n_features_in_: int
     encoder_: TableEncoder
-    training_range_: Array  # (5, d) least, 1 %, median, 99 % and greatest of each column of numbers
+    training_range_: (
+        Array  # (5, d) least, 1 %, median, 99 % and greatest of each column of numbers
+    )
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
-    run_: dict[str, Any]  # versions, settings with the seed, and a fingerprint of the rows
+    run_: dict[
+        str, Any
+    ]  # versions, settings with the seed, and a fingerprint of the rows
     verdict_: Verdict  # of the tables
-    contrast_: Array  # (number of populations,) if there are more than two, in two groups
+    contrast_: (
+        Array  # (number of populations,) if there are more than two, in two groups
+    )
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 
@@ -240,7 +263,9 @@ class UpliftEstimator(BaseEstimator, ABC):
                 Path(checkpoint).unlink(missing_ok=True)
             return self
         if checkpoint is not None:
-            raise InputError("checkpoint is for streamed rows, and these are in memory.")
+            raise InputError(
+                "checkpoint is for streamed rows, and these are in memory."
+            )
         matrix = self._begin(features)
         n_jobs = getattr(self, "n_jobs", None)
         if checked is None:
@@ -264,7 +289,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         self._conclude(rows, strength, stacklevel=3)
         return self
 
-    def _fit_stream(self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None) -> None:
+    def _fit_stream(
+        self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None
+    ) -> None:
         """Learn from streamed rows and conclude."""
         raise InputError(
             f"{type(self).__name__} needs all rows in memory, and these are streamed. Read them "
@@ -293,7 +320,13 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     def _forget(self) -> None:
         """Become unfitted, so that a fit that fails from here on leaves no parts of two fits."""
-        for name in ("identification_", "verdict_", "average_effect_", "gain_", "contrast_"):
+        for name in (
+            "identification_",
+            "verdict_",
+            "average_effect_",
+            "gain_",
+            "contrast_",
+        ):
             self.__dict__.pop(name, None)
 
     def _conclude(
@@ -313,7 +346,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         self.verdict_ = verdict_of_fit(strength, doubts)
         self.run_ = {
             "versions": package_versions(),
-            "settings": {name: repr(value)[:200] for name, value in self.get_params().items()},
+            "settings": {
+                name: repr(value)[:200] for name, value in self.get_params().items()
+            },
             "data": fingerprint(rows),
         }
         self.populations_ = list(names)
@@ -339,7 +374,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         """Return the lines of the summary by what they are about."""
         return {
             "average": effect_in_words(getattr(self, "average_effect_", None)),
-            "policies": policies_in_words(self.identification_, getattr(self, "contrast_", None)),
+            "policies": policies_in_words(
+                self.identification_, getattr(self, "contrast_", None)
+            ),
             "features": self._features_in_words(),
             "fit": f"Fitted by {type(self).__name__}{self._fitted_in_words()}.",
         }
@@ -358,7 +395,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         """Say what was fitted, to go behind the name of the estimator."""
         return ""
 
-    def predict_interval(self, X: MatrixLike, level: float = 0.95) -> tuple[Array, Array]:
+    def predict_interval(
+        self, X: MatrixLike, level: float = 0.95
+    ) -> tuple[Array, Array]:
         """Return how far the model is unsure of the uplift at each row: model uncertainty.
 
         It says how far the fit itself would move with other rows. That the true uplift of a
@@ -422,7 +461,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         """
         if is_dask(X):
             check_is_fitted(self)
-            lazy: Array = predict_lazily(self, X)  # stands in for an array, as Dask has no types
+            lazy: Array = predict_lazily(
+                self, X
+            )  # stands in for an array, as Dask has no types
             return lazy
         matrix = self._check_features(X, reset=False, fewest=0)
         return self._predict_rows(matrix) if len(matrix) else np.empty(0)
@@ -462,7 +503,11 @@ class UpliftEstimator(BaseEstimator, ABC):
         """
         columns = in_memory(X, y, treatment, population, sample_weight)
         features, rows = columns_of(columns[0], columns[1:], method="score")
-        given = dict(zip(COLUMNS, columns, strict=True)) if rows is None else dict(columns[0])
+        given = (
+            dict(zip(COLUMNS, columns, strict=True))
+            if rows is None
+            else dict(columns[0])
+        )
         return -weighted_risk(self.predict(features), **given)
 
     def outside_training(self, X: MatrixLike) -> BoolArray:
@@ -575,7 +620,10 @@ class UpliftEstimator(BaseEstimator, ABC):
         names = getattr(self, "feature_names_in_", None)
         if names is not None and column_names(X) is not None:
             if extra := [name for name in column_names(X) or () if name not in names]:
-                LOGGER.info("columns that the model does not know are left out: %s", shown(extra))
+                LOGGER.info(
+                    "columns that the model does not know are left out: %s",
+                    shown(extra),
+                )
             X = own_columns(X, names)
         encoder = getattr(self, "encoder_", None)
         if encoder is None:
@@ -588,11 +636,17 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     def _numbers(self, X: MatrixLike, *, reset: bool, fewest: int) -> Array | None:
         """Return ``X`` as a matrix, or None for a data frame that has to be encoded."""
-        framed = column_names(X) is not None and (reset or hasattr(self, "feature_names_in_"))
+        framed = column_names(X) is not None and (
+            reset or hasattr(self, "feature_names_in_")
+        )
         if framed and (needs_encoding(X) if reset else not has_numbers_only(X)):
             return None
         check_numeric_columns(X)
-        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
+        checks: dict[str, Any] = {
+            "dtype": np.float64,
+            "order": "C",
+            "ensure_all_finite": False,
+        }
         matrix: Array = np.require(
             validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
             requirements=["C", "A"],
@@ -618,7 +672,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         if known is None:
             return
         reach = FAR * (known[-1] - known[0])
-        far = ((matrix < known[0] - reach) | (matrix > known[-1] + reach)) & (reach > 0.0)
+        far = ((matrix < known[0] - reach) | (matrix > known[-1] + reach)) & (
+            reach > 0.0
+        )
         if far.any():
             i, j = np.argwhere(far)[0]
             warnings.warn(
@@ -661,7 +717,9 @@ def scale_outcomes(rows: LabelledRows) -> tuple[LabelledRows, Scaling]:
     Two values are coded -1/+1 already and stay as they are.
     """
     if rows.coding.is_binary:
-        return rows, Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
+        return rows, Scaling(
+            np.array([rows.coding.offset]), np.array([rows.coding.scale])
+        )
     outcome = rows.of_kind(OUTCOME)
     label = rows.label.copy()
     scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
@@ -675,13 +733,17 @@ def fit_pair(
     """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
     model = LogisticRegression() if model is None else model
     first, second = (
-        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
+        fit_conditional_mean(
+            seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at]
+        )
         for at in (rows.at(kind, 0), rows.at(kind, 1))
     )
     return first, second
 
 
-def warn_of_gaps(n_touched: int, n: int, why: str, min_gap: float, *, stacklevel: int) -> None:
+def warn_of_gaps(
+    n_touched: int, n: int, why: str, min_gap: float, *, stacklevel: int
+) -> None:
     """Warn of rows at which the policies were too alike; ``why`` says what fails without a gap."""
     if n_touched:
         instead = f"{why} and the uplift was set to 0."

@@ -17,7 +17,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, OutcomeCoding, check_count, check_option, check_positive
+from unjoined._validation import (
+    OUTCOME,
+    OutcomeCoding,
+    check_count,
+    check_option,
+    check_positive,
+)
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
@@ -41,9 +47,13 @@ from unjoined.model.regressors import (
 from unjoined.model.shift import ShiftReport, weigh_shift
 
 DEFAULT_MODELS = {BERNOULLI: LogisticRegression(), GAUSSIAN: LinearRegression()}
-PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
+PROBABILITY_FLOOR = (
+    1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
+)
 VARIANCE_FLOOR = 1e-6  # least residual variance, as a share of the outcome's variance
-PATIENCE = 10  # iterations without a new best likelihood that end the run of a falling model
+PATIENCE = (
+    10  # iterations without a new best likelihood that end the run of a falling model
+)
 START_SPREAD = 2.0  # standard deviation of the coefficients of a random start, log-odds
 
 
@@ -60,7 +70,9 @@ class EMFit:
     sigma: float  # standard deviation of y around its mean, outcome units; NaN for "bernoulli"
     family: str
     path: Array  # (n_iter + 1,) mean log-likelihood per weight, nats: at the start and after each
-    converged: bool  # whether the last iteration changed it by no more than the tolerance
+    converged: (
+        bool  # whether the last iteration changed it by no more than the tolerance
+    )
     n_iter: int
     start: int  # which start was chosen; 0 takes the policies as they are
     is_monotone: bool  # whether no iteration lowered it by more than the tolerance
@@ -75,7 +87,9 @@ class EMFit:
 
         Its mean over held-out rows is a proper score of fits of one family, whatever their models.
         """
-        log_density = (_log_density(y, mean, self.sigma, self.family) for mean in self.means(X))
+        log_density = (
+            _log_density(y, mean, self.sigma, self.family) for mean in self.means(X)
+        )
         return _mix(*_logs(propensity), *log_density)[0]
 
 
@@ -188,7 +202,9 @@ class _Step:
     share: Array  # (n,) probability of having been treated: the next E-step
 
 
-def _climb(problem: _Problem, share: Array, start: int, max_iter: int, tol: float) -> EMFit:
+def _climb(
+    problem: _Problem, share: Array, start: int, max_iter: int, tol: float
+) -> EMFit:
     """Iterate from the given probabilities of having been treated; keep the likeliest step."""
     step = best = _maximise(problem, share, None)
     path, stalled, converged, is_monotone = [step.value], 0, False, True
@@ -216,7 +232,9 @@ def _climb(problem: _Problem, share: Array, start: int, max_iter: int, tol: floa
     )
 
 
-def _maximise(problem: _Problem, share: Array, previous: tuple[Any, ...] | None) -> _Step:
+def _maximise(
+    problem: _Problem, share: Array, previous: tuple[Any, ...] | None
+) -> _Step:
     """Do the M-step for ``share``, and with the new models the E-step that follows it."""
     y, weight, family = problem.y, problem.weight, problem.family
     models = tuple(
@@ -234,7 +252,9 @@ def _maximise(problem: _Problem, share: Array, previous: tuple[Any, ...] | None)
     return _Step(models, sigma, float(np.average(value, weights=weight)), next_share)
 
 
-def _mix(log_e: Array, log_rest: Array, log_p1: Array, log_p0: Array) -> tuple[Array, Array]:
+def _mix(
+    log_e: Array, log_rest: Array, log_p1: Array, log_p0: Array
+) -> tuple[Array, Array]:
     """Return log(e p_1 + (1 - e) p_0), and r = e p_1 / (e p_1 + (1 - e) p_0)."""
     # In logs, because densities of outlying rows underflow. As they are finite and e and 1 - e
     # are not both 0, r is exactly 0 or 1 where e is, and NaN nowhere.
@@ -254,7 +274,9 @@ def _log_density(y: Array, mean: Array, sigma: float, family: str) -> Array:
     if family == BERNOULLI:
         p = np.clip(mean, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
         return np.where(y > 0.5, np.log(p), np.log1p(-p))
-    return np.asarray(-0.5 * ((y - mean) / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi)))
+    return np.asarray(
+        -0.5 * ((y - mean) / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi))
+    )
 
 
 def _mean(model: Any, X: Array, family: str) -> Array:
@@ -289,7 +311,9 @@ def _prepare(
         _Part(seeded_clone(model, rng), at, treated, X[at], label[at])
         for at, treated in zip(rows, (True, False), strict=True)
     )
-    variance = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+    variance = float(
+        np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)
+    )
     return _Problem((first, second), X, y, _logs(propensity), weight, variance, family)
 
 
@@ -349,7 +373,10 @@ def _check_rows(y: Array, propensity: Array, family: str) -> None:
             f"family 'bernoulli' needs outcomes 0 and 1, got values from {y.min():g} to "
             f"{y.max():g}. Use family 'gaussian' for a real outcome."
         )
-    for part, possible in (("treated", propensity > 0.0), ("untreated", propensity < 1.0)):
+    for part, possible in (
+        ("treated", propensity > 0.0),
+        ("untreated", propensity < 1.0),
+    ):
         if not possible.any():
             raise LabelError(
                 f"no outcome row may have been {part}: propensity is {propensity[0]:g} everywhere. "
@@ -483,19 +510,25 @@ class EMUplift(UpliftEstimator):
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
             options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
-            rows, self.shift_ = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
+            rows, self.shift_ = weigh_shift(
+                rows, X, self.shift, **options, stacklevel=4
+            )
         family = self.family
         if family == AUTO:
             family = BERNOULLI if rows.coding.is_binary else GAUSSIAN
         if family == BERNOULLI and not rows.coding.is_binary:
-            raise InputError("family='bernoulli' needs an outcome of two values; use 'gaussian'.")
+            raise InputError(
+                "family='bernoulli' needs an outcome of two values; use 'gaussian'."
+            )
         self.scaling_ = Scaling.of_rows(rows.X, rows.share)
         self._coding = rows.coding
         Z = self.scaling_(rows.X)
         features = rows.X if self.policy_model is None else Z
         folded = fit_policies(features, rows, self.policy_model, rng=rng)
         self.policies_ = tuple(each.policy for each in folded)
-        self.outcome_scaling_ = Likelihood.of_rows(rows, family, self.policies_).outcome_scaling
+        self.outcome_scaling_ = Likelihood.of_rows(
+            rows, family, self.policies_
+        ).outcome_scaling
         self.family_ = family
         at = rows.of_kind(OUTCOME)
         outcomes, _ = self._likelihood.outcomes(rows, at)
@@ -504,7 +537,9 @@ class EMUplift(UpliftEstimator):
             outcomes.y,
             outcomes.exposure,
             outcomes.weight,
-            DEFAULT_MODELS[family] if self.outcome_model is None else self.outcome_model,
+            DEFAULT_MODELS[family]
+            if self.outcome_model is None
+            else self.outcome_model,
             family=family,
             n_starts=self.n_starts,
             rng=rng,
@@ -582,7 +617,11 @@ class EMUplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(self, X, (y, treatment, population, sample_weight))
-        outcome, exposure, _ = self._likelihood.rows(rows.X, rows.label, rows.population)
+        rows = OutcomesToScore.of_call(
+            self, X, (y, treatment, population, sample_weight)
+        )
+        outcome, exposure, _ = self._likelihood.rows(
+            rows.X, rows.label, rows.population
+        )
         likelihood = self.fit_.log_likelihood(self.scaling_(rows.X), outcome, exposure)
         return float(np.average(likelihood, weights=rows.weight))

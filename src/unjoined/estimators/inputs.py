@@ -37,7 +37,9 @@ def columns_of(
     """
     given = dict(zip(COLUMNS[1:], columns, strict=True))
     is_data = isinstance(X, SeparateLabels)
-    if not is_data and isinstance(X, Mapping) and not issparse(X):  # some of these are mappings
+    if (
+        not is_data and isinstance(X, Mapping) and not issparse(X)
+    ):  # some of these are mappings
         is_data = "X" in X and set(X) <= set(COLUMNS)
     if is_data:
         if any(column is not None for column in columns):
@@ -47,7 +49,9 @@ def columns_of(
             )
         data = as_data(X)
         if data.is_streamed and method != "fit":
-            raise InputError(f"{method} needs all rows in memory, and these are streamed.")
+            raise InputError(
+                f"{method} needs all rows in memory, and these are streamed."
+            )
         return (data, None) if data.is_streamed else (data.X, data.checked)
     if given["y"] is None and given["treatment"] is not None:
         raise InputError(f"{method} requires y to be passed, but the target y is None.")

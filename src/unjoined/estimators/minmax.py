@@ -43,7 +43,13 @@ from unjoined.evaluate.strength import (
 )
 from unjoined.federated import plan_digest, refuse_twins
 from unjoined.model.accumulate import accumulate, combine
-from unjoined.model.basis import ScaledBasis, Scaling, has_constant, length_scale, rescaled
+from unjoined.model.basis import (
+    ScaledBasis,
+    Scaling,
+    has_constant,
+    length_scale,
+    rescaled,
+)
 from unjoined.model.census import take_sample
 from unjoined.model.centring import (
     CROSS_FIT_ROWS,
@@ -122,7 +128,9 @@ class MinMaxSearch:
         score = self.score.copy()
         error = self.standard_error.copy()
         score[best], error[best] = final.score[0], final.standard_error[0]
-        return replace(self, score=score, standard_error=error, chosen=(best, *final.chosen[1:]))
+        return replace(
+            self, score=score, standard_error=error, chosen=(best, *final.chosen[1:])
+        )
 
 
 class MinMaxUplift(UpliftEstimator):
@@ -318,7 +326,9 @@ class MinMaxUplift(UpliftEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit_stream(self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None) -> None:
+    def _fit_stream(
+        self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None
+    ) -> None:
         """Fit in two passes: a sample fixes the plan, then sums are added up and solved."""
         sums, search = self._collect(data, checkpoint, stacklevel=4)
         self._conclude_sums(sums, search, stacklevel=4)
@@ -385,7 +395,9 @@ class MinMaxUplift(UpliftEstimator):
         whole: tuple[LabelledRows, Any] = rows, slice(None)
         sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
         two, used = as_two_groups(sample, self.n_jobs)
-        tried = self._draw_plans(two, len(rows.X), rng, self._feature_names, stacklevel=4)
+        tried = self._draw_plans(
+            two, len(rows.X), rng, self._feature_names, stacklevel=4
+        )
         group: Any = None
         if self._is_centred or len(tried) > 1 or self._chooses_ridges:
             group = deal_folds(rows, rng)
@@ -398,16 +410,24 @@ class MinMaxUplift(UpliftEstimator):
             planned = plan.sums(rows, group, n_jobs=self.n_jobs)
             coef = None
         else:
-            sums = plan.moments(rows, group, n_jobs=self.n_jobs) if sums is None else sums
+            sums = (
+                plan.moments(rows, group, n_jobs=self.n_jobs) if sums is None else sums
+            )
             planned = PlannedSums(plan, sums, PolicySums.zero(plan.n_features))
         self._fit_sums(planned, search, coef, rows=rows, group=group)
         self.shift_ = shift
-        if not many or several or shift is not None:  # policies were not told by the rows' weights
+        if (
+            not many or several or shift is not None
+        ):  # policies were not told by the rows' weights
             return None
         return strength_of_sums(planned.policy, plan.populations)
 
     def _collect(
-        self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None, *, stacklevel: int
+        self,
+        data: SeparateLabels,
+        checkpoint: str | os.PathLike[str] | None,
+        *,
+        stacklevel: int,
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
         """Settle the plan in a first pass over the rows, and add up in a second."""
         self._check_parameters()
@@ -424,13 +444,17 @@ class MinMaxUplift(UpliftEstimator):
         two, used = as_two_groups(sample, self.n_jobs)
         group = group[used]
         names = census.feature_names
-        tried = self._draw_plans(two, census.n_rows, rng, names, stacklevel=stacklevel + 1)
+        tried = self._draw_plans(
+            two, census.n_rows, rng, names, stacklevel=stacklevel + 1
+        )
         if self._is_centred or len(tried) > 1:
             check_groups(two, group)
         plan, search, _, _ = self._settle(tried, two, group, rng)
         plan = replace(plan, populations=census.names)
         question = b"" if checkpoint is None else plan_digest(plan).encode()
-        sums = sum_source(rows, plan, census, checkpoint, self.n_jobs, question=question)
+        sums = sum_source(
+            rows, plan, census, checkpoint, self.n_jobs, question=question
+        )
         return sums, search
 
     def _fit_sums(
@@ -453,7 +477,11 @@ class MinMaxUplift(UpliftEstimator):
             sums = center_sums(sums, plan.basis, contrasts)
         if coef is None:
             search, coef = self._choose_ridges(plan, sums, contrasts, search)
-        f, g = (self.ridge_f, self.ridge_g) if search is None else (search.ridge_f, search.ridge_g)
+        f, g = (
+            (self.ridge_f, self.ridge_g)
+            if search is None
+            else (search.ridge_f, search.ridge_g)
+        )
         ridges = {"ridge_f": float(f), "ridge_g": float(g)}
         system = average(plan, sums, contrasts)
         self.bounds_ = None
@@ -467,20 +495,28 @@ class MinMaxUplift(UpliftEstimator):
         else:
             label = rows.label
             if plan.centring:
-                label, _ = subtract_means(rows, plan.centring, group, n_jobs=self.n_jobs)
+                label, _ = subtract_means(
+                    rows, plan.centring, group, n_jobs=self.n_jobs
+                )
             solution, self.loss_ = solve_with_loss(
                 plan, system, rows, label, self.loss, ridges, self.n_jobs
             )
         if contrasts is not None:
             self.contrast_ = contrasts[0]
         scale, self.shift_ = plan.coding.scale, None
-        self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
+        self.basis_, self.critic_basis_, self.scaling_ = (
+            plan.basis,
+            plan.critic,
+            plan.scaling,
+        )
         self.ridge_f_ = ridges["ridge_f"]
         self.ridge_g_ = ridges["ridge_g"]
         self.search_ = search
         self.coef_ = scale * solution.alpha
         self.critic_coef_ = scale * solution.beta
-        self.group_coef_ = scale * coef if coef is not None and self._is_closed else None
+        self.group_coef_ = (
+            scale * coef if coef is not None and self._is_closed else None
+        )
         self.singular_values_ = solution.singular_values
 
     def _conclude_sums(
@@ -536,19 +572,29 @@ class MinMaxUplift(UpliftEstimator):
 
         def draw(basis: str | Basis, width: float | str) -> Basis:
             smooth = (
-                isinstance(basis, str) and basis in ("smooth", "means") and self.n_centers == "auto"
+                isinstance(basis, str)
+                and basis in ("smooth", "means")
+                and self.n_centers == "auto"
             )
             n = min(auto_centers(n_rows), len(sample)) if smooth else self.n_centers
-            return draw_basis(basis, sample, n_centers=n, width=width, rng=rng, weight=weight)
+            return draw_basis(
+                basis, sample, n_centers=n, width=width, rng=rng, weight=weight
+            )
 
         basis = critic = draw(self.basis, self.width)
         if self.critic_basis is not None:
             critic = draw(self.critic_basis, self.width)
         names = tuple(rows.names)
-        plan = SumsPlan(feature_names, names, rows.coding, scaling, basis, critic, (), N_FOLDS)
+        plan = SumsPlan(
+            feature_names, names, rows.coding, scaling, basis, critic, (), N_FOLDS
+        )
         warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=stacklevel + 1)
         # A basis that was given stays as it is.
-        if self.width != "auto" or not isinstance(self.basis, str) or np.isnan(length_scale(basis)):
+        if (
+            self.width != "auto"
+            or not isinstance(self.basis, str)
+            or np.isnan(length_scale(basis))
+        ):
             return [plan]
         both = isinstance(self.critic_basis, str)
         return [_widened(plan, factor, critic=both) for factor in WIDTH_FACTORS]
@@ -606,10 +652,15 @@ class MinMaxUplift(UpliftEstimator):
         C = average(plan, sums, contrasts).C
         # Of each fold the averages over the other rows and over its own.
         folds = [
-            (average(plan, sums.without(j), contrasts), average(plan, sums.of_group(j), contrasts))
+            (
+                average(plan, sums.without(j), contrasts),
+                average(plan, sums.of_group(j), contrasts),
+            )
             for j in sums.groups
         ]
-        score, alpha = score_ridges(folds, C, ridges_f=f, ridges_g=g, n_jobs=self.n_jobs)
+        score, alpha = score_ridges(
+            folds, C, ridges_f=f, ridges_g=g, n_jobs=self.n_jobs
+        )
         scale = plan.coding.scale**2
         mean, error, chosen = choose_ridges(score)
         search = MinMaxSearch(
@@ -634,7 +685,11 @@ class MinMaxUplift(UpliftEstimator):
         """
         sums, searches, coefs, risks = [], [], [], []
         for plan in tried:
-            sums.append(accumulate(plan.values, plan.size, rows, groups=fold, n_jobs=self.n_jobs))
+            sums.append(
+                accumulate(
+                    plan.values, plan.size, rows, groups=fold, n_jobs=self.n_jobs
+                )
+            )
             search, coef = self._search_ridges(plan, sums[-1])
             searches.append(search)
             coefs.append(coef)
@@ -647,7 +702,8 @@ class MinMaxUplift(UpliftEstimator):
             score=np.concatenate([one.score for one in searches]),
             standard_error=np.concatenate([one.standard_error for one in searches]),
             risk=risk.mean(axis=1),
-            risk_standard_error=(risk - risk[best]).std(axis=1, ddof=1) / np.sqrt(risk.shape[1]),
+            risk_standard_error=(risk - risk[best]).std(axis=1, ddof=1)
+            / np.sqrt(risk.shape[1]),
             chosen=(best, *searches[best].chosen[1:]),
         )
         return best, report, sums[best], coefs[best]
@@ -685,7 +741,9 @@ class MinMaxUplift(UpliftEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
-        return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
+        return combine(
+            ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -721,7 +779,9 @@ def _widened(plan: SumsPlan, factor: float, *, critic: bool) -> SumsPlan:
     if plan.critic is plan.basis:
         return replace(plan, basis=basis, critic=basis)
     return replace(
-        plan, basis=basis, critic=rescaled(plan.critic, factor) if critic else plan.critic
+        plan,
+        basis=basis,
+        critic=rescaled(plan.critic, factor) if critic else plan.critic,
     )
 
 
@@ -760,7 +820,9 @@ def warn_if_large(size: int, threads: int, *, stacklevel: int) -> None:
         )
 
 
-def average(plan: SumsPlan, sums: MomentSums, contrasts: Array | None = None) -> MinMaxSystem:
+def average(
+    plan: SumsPlan, sums: MomentSums, contrasts: Array | None = None
+) -> MinMaxSystem:
     """Average the sums to A, b and C."""
     p_f = None if plan.critic is plan.basis else plan.basis.size
     return assemble(sums, contrasts, p_f)
@@ -784,5 +846,7 @@ def _risks(
         at = np.flatnonzero(fold == j)
         held_out = rows.take(at)
         f = combine(values, alpha, held_out.X, n_jobs=n_jobs)
-        risks.append(held_out.share @ weighted_values(f, held_out, held_out.sign * gap[at]))
+        risks.append(
+            held_out.share @ weighted_values(f, held_out, held_out.sign * gap[at])
+        )
     return np.array(risks)

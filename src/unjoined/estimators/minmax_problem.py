@@ -54,11 +54,17 @@ def check_bounds(name: str, bounds: Any) -> None:
     try:
         lower, upper = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be 'auto' or a pair of numbers, got {bounds!r}.") from None
+        raise InputError(
+            f"{name} must be 'auto' or a pair of numbers, got {bounds!r}."
+        ) from None
     if not lower < upper:
-        raise InputError(f"{name} must be a lower and a larger upper number, got {bounds!r}.")
+        raise InputError(
+            f"{name} must be a lower and a larger upper number, got {bounds!r}."
+        )
     if not np.isfinite([lower, upper]).any():
-        raise InputError(f"{name} must hold at least one finite number, got {bounds!r}.")
+        raise InputError(
+            f"{name} must hold at least one finite number, got {bounds!r}."
+        )
 
 
 def check_loss(name: str, loss: Any) -> None:
@@ -69,7 +75,9 @@ def check_loss(name: str, loss: Any) -> None:
         check_conjugate(loss)
     elif not all(hasattr(loss, part) for part in ("curvature", "box", "in_units")):
         names = ", ".join(LOSSES)
-        raise InputError(f"{name} must be one of {names} or a loss object, got {loss!r}.")
+        raise InputError(
+            f"{name} must be one of {names} or a loss object, got {loss!r}."
+        )
 
 
 def robust_spread(rows: LabelledRows, label: Array) -> float:
@@ -102,10 +110,14 @@ def solve_in_bounds(
 ) -> tuple[MinMaxSolution, BoundsReport]:
     """Solve the paper's problem with the uplift in a range, outcome units, at every row."""
     scale = plan.coding.scale
-    reach = scale * float(np.ptp(rows.label[rows.of_kind(OUTCOME)]))  # no effect exceeds that
+    reach = scale * float(
+        np.ptp(rows.label[rows.of_kind(OUTCOME)])
+    )  # no effect exceeds that
     lower, upper = (-reach, reach) if isinstance(bounds, str) else map(float, bounds)
     scan = RowScan(ScaledBasis(plan.basis, plan.scaling), rows.X, n_jobs)
-    solution, qp = solve_bounded(system, scan, lower=lower / scale, upper=upper / scale, **ridges)
+    solution, qp = solve_bounded(
+        system, scan, lower=lower / scale, upper=upper / scale, **ridges
+    )
     strongest = np.abs(qp.multiplier).max(initial=0.0)
     binding = int(np.sum(np.abs(qp.multiplier) > 1e-6 * strongest)) if strongest else 0
     worst = scale * qp.worst
@@ -136,4 +148,6 @@ def solve_with_loss(
     scan = RowScan(ScaledBasis(plan.critic, plan.scaling), rows.X, n_jobs)
     solution = solve_loss(system, scan, share, loss, **ridges)
     report = LossReport(solution.gap, solution.relative_gap, solution.rounds, unit)
-    return MinMaxSolution(spread * solution.alpha, spread * solution.beta, np.empty(0)), report
+    return MinMaxSolution(
+        spread * solution.alpha, spread * solution.beta, np.empty(0)
+    ), report

@@ -190,7 +190,11 @@ def _check_trees(model: Any) -> None:
             raise InputError("a tree is shorter than it says")
         children = (tree.children_left, tree.children_right)
         _check_children(
-            tree.children_left != -1, *children, tree.feature, model.n_features_in_, tree.value
+            tree.children_left != -1,
+            *children,
+            tree.feature,
+            model.n_features_in_,
+            tree.value,
         )
     for tree in chain.from_iterable(vars(model).get("_predictors", ())):
         nodes, sets = tree.nodes, tree.raw_left_cat_bitsets
@@ -201,7 +205,9 @@ def _check_trees(model: Any) -> None:
         children = (nodes["left"], nodes["right"])
         _check_children(inner, *children, feature, model.n_features_in_, nodes["value"])
     if type(model).__module__ in ("sklearn.ensemble._forest", "sklearn.ensemble._gb"):
-        trees = vars(model).get("estimators_", ())  # none in a parameter, which is not fitted
+        trees = vars(model).get(
+            "estimators_", ()
+        )  # none in a parameter, which is not fitted
         for inner_model in np.ravel(np.array(trees, dtype=object)):
             if inner_model.n_features_in_ != model.n_features_in_:
                 raise InputError("a forest has trees of other features")

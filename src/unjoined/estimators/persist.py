@@ -43,7 +43,13 @@ from unjoined.evaluate.estimate import Estimate, Ratio
 from unjoined.evaluate.strength import GainByScore, IdentificationStrength
 from unjoined.evaluate.verdict import Finding, Verdict
 from unjoined.model.additive_basis import AdditiveBasis, Curve
-from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
+from unjoined.model.basis import (
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    Scaling,
+    StackedBasis,
+)
 from unjoined.model.draw import PrincipalBasis
 from unjoined.model.families import BernoulliFamily, GaussianFamily, MeanFamily
 from unjoined.model.losses import AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss
@@ -58,10 +64,25 @@ from unjoined.paper.plugin import PlugInUplift, TwoStageCoefficients, TwoStageUp
 # What a file may hold of ours: any other type is refused. Files call a type by its name alone, so
 # that they can be read wherever it lives.
 STORED: tuple[type, ...] = (
-    *(DensityUplift, EMUplift, MinMaxUplift, NeuralMinMaxUplift, PlugInUplift, TwoStageUplift),
+    *(
+        DensityUplift,
+        EMUplift,
+        MinMaxUplift,
+        NeuralMinMaxUplift,
+        PlugInUplift,
+        TwoStageUplift,
+    ),
     *(Uplift, WeightedUplift),
     *(BoundsReport, EMFit, LossReport, MinMaxSearch, RiskPath, TwoStageCoefficients),
-    *(AdditiveBasis, Curve, FourierBasis, GaussianBasis, LinearBasis, PrincipalBasis, Scaling),
+    *(
+        AdditiveBasis,
+        Curve,
+        FourierBasis,
+        GaussianBasis,
+        LinearBasis,
+        PrincipalBasis,
+        Scaling,
+    ),
     *(StackedBasis, AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss),
     *(Estimate, Finding, GainByScore, IdentificationStrength, Ratio, Verdict),
     *(
@@ -84,7 +105,9 @@ STORED: tuple[type, ...] = (
     ),
     *(Scales, ColumnCode, OutcomeCoding, TableEncoder),
 )
-LIVES_AT = {f"unjoined.{kind.__name__}": f"{kind.__module__}.{kind.__name__}" for kind in STORED}
+LIVES_AT = {
+    f"unjoined.{kind.__name__}": f"{kind.__module__}.{kind.__name__}" for kind in STORED
+}
 # Networks and boosted trees of scikit-learn that skops does not know to be harmless: they hold
 # numbers.
 HARMLESS = frozenset(
@@ -100,7 +123,9 @@ def _import_skops() -> Any:
 
     It walks through all of scikit-learn, adapters to these two included, which takes two seconds.
     """
-    adapters = [f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask")]
+    adapters = [
+        f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask")
+    ]
     hidden = dict.fromkeys(set(adapters) - set(sys.modules))
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None makes the import fail
     try:
@@ -164,7 +189,11 @@ def save_model(
             _model_of(members, set(trusted))
         except (TableError, InputError) as error:
             foreign = "not trusted" in str(error)
-            remedy = " Name them in save_model(trusted=...) too, to save it so." if foreign else ""
+            remedy = (
+                " Name them in save_model(trusted=...) too, to save it so."
+                if foreign
+                else ""
+            )
             raise TableError(
                 f"the model was not saved, because load_model would refuse its file, which "
                 f"{error}{remedy}"
@@ -207,7 +236,10 @@ def _nameless_function(value: Any) -> str | None:
 
 
 def load_model(
-    path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    trusted: Iterable[str] = (),
+    max_bytes: int | None = None,
 ) -> UpliftEstimator:
     """Read a fitted model. Nothing is unpickled and nothing in the file is run.
 
@@ -239,7 +271,9 @@ def load_model(
     _import_skops()
     file = Path(path)
     if not file.is_file():
-        raise TableError(f"there is no model file {str(file)!r}. Write one with `unjoined fit`.")
+        raise TableError(
+            f"there is no model file {str(file)!r}. Write one with `unjoined fit`."
+        )
     raw = file.read_bytes()  # once: what is checked is what is loaded
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
     try:
@@ -250,6 +284,12 @@ def load_model(
         raise TableError(f"{str(file)!r} {error}") from error
     # Whatever else goes wrong in a file that somebody else made, or that was damaged, is its fault.
     except Exception as error:
-        why = "" if isinstance(error, zipfile.BadZipFile) else f" ({type(error).__name__}: {error})"
-        raise TableError(f"{str(file)!r} is not a model file of this program{why}.") from error
+        why = (
+            ""
+            if isinstance(error, zipfile.BadZipFile)
+            else f" ({type(error).__name__}: {error})"
+        )
+        raise TableError(
+            f"{str(file)!r} is not a model file of this program{why}."
+        ) from error
     return cast(UpliftEstimator, model)

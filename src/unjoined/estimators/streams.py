@@ -20,16 +20,33 @@ from unjoined.data.fold import Checkpoint, plus
 from unjoined.data.rows import LabelledRows, NumberedRows
 from unjoined.data.sources import ChunkSource
 from unjoined.model.additive_basis import AdditiveBasis
-from unjoined.model.averaging import HeldOutSpecifications, hold_out_specifications, more_steps
+from unjoined.model.averaging import (
+    HeldOutSpecifications,
+    hold_out_specifications,
+    more_steps,
+)
 from unjoined.model.census import Census
 from unjoined.model.crossfit import Likelihood
 from unjoined.model.families import Sums
-from unjoined.model.newton import AdditiveFit, AdditiveRows, Parts, Request, Steps, sums_of_rows
+from unjoined.model.newton import (
+    AdditiveFit,
+    AdditiveRows,
+    Parts,
+    Request,
+    Steps,
+    sums_of_rows,
+)
 from unjoined.model.passes import in_cells, inner_rows, over_rows
 from unjoined.model.regressors import FoldedPolicy, hold_out_mean
-from unjoined.model.specifications import EFFECT_SPECIFICATIONS, AdditiveAverage, ModelRows
+from unjoined.model.specifications import (
+    EFFECT_SPECIFICATIONS,
+    AdditiveAverage,
+    ModelRows,
+)
 
-Select = Callable[[LabelledRows], ModelRows]  # the rows of a chunk that a model is fitted to
+Select = Callable[
+    [LabelledRows], ModelRows
+]  # the rows of a chunk that a model is fitted to
 
 
 def treatment_rows(population: int, factor: float, rows: LabelledRows) -> ModelRows:
@@ -42,7 +59,9 @@ def treatment_rows(population: int, factor: float, rows: LabelledRows) -> ModelR
     return ModelRows(rows.X[at], y, np.zeros(len(at)), factor * rows.weight[at])
 
 
-def outcome_rows(likelihood: Likelihood, factors: Array, rows: LabelledRows) -> ModelRows:
+def outcome_rows(
+    likelihood: Likelihood, factors: Array, rows: LabelledRows
+) -> ModelRows:
     """Return the outcome rows of all populations as the outcome's law takes them.
 
     The populations' factors bring weights to those of the sample.
@@ -75,7 +94,10 @@ def _sums_of_model(rows: ModelRows, ask: Ask, n_jobs: int | None) -> list[Sums]:
         at = slice(start, start + CACHE_ROWS)
         values = ask.basis(rows.X[at]).T
         piece = AdditiveRows(values, rows.y[at], rows.exposure[at], rows.weight[at])
-        return [sums_of_rows(piece, family, coef, parts) for parts, (family, coef) in ask.requests]
+        return [
+            sums_of_rows(piece, family, coef, parts)
+            for parts, (family, coef) in ask.requests
+        ]
 
     zero = [Sums.zero(len(coef)) for _, (_, coef) in ask.requests]
     pieces = over_pieces(add_up, range(0, len(rows.y), CACHE_ROWS), n_jobs)
@@ -93,16 +115,25 @@ class Passes:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.source, self.census, self.n_jobs = source, census, n_jobs
-        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, census.digest)
+        self.checkpoint = (
+            None if checkpoint is None else Checkpoint(checkpoint, census.digest)
+        )
 
     def __call__(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
         """Return the sums of all rows, as far as there are any from the file."""
         if self.checkpoint is not None:
-            nothing = [[Sums.zero(len(coef)) for _, (_, coef) in ask.requests] for ask in asks]
+            nothing = [
+                [Sums.zero(len(coef)) for _, (_, coef) in ask.requests] for ask in asks
+            ]
             self.checkpoint.begin(_digest(asks), nothing)
         shared = self.census.without_samples(), asks
         sums: list[list[Sums]] = over_rows(
-            self.source, self.census, sums_of_chunk, shared, self.n_jobs, self.checkpoint
+            self.source,
+            self.census,
+            sums_of_chunk,
+            shared,
+            self.n_jobs,
+            self.checkpoint,
         )
         return sums
 
@@ -126,7 +157,9 @@ def fit_over(
     Forms go on from their fits to the sample, each model with the rows that it selects.
     """
     running = [_steps(model, passes.n_jobs) for model, _ in models]
-    waiting = [{name: next(steps) for name, (_, steps) in run.items()} for run in running]
+    waiting = [
+        {name: next(steps) for name, (_, steps) in run.items()} for run in running
+    ]
     finals: list[dict[str, AdditiveFit]] = [{} for _ in models]
     while any(waiting):
         asks = tuple(
@@ -135,20 +168,28 @@ def fit_over(
                 model.chooser.basis,
                 tuple((run[name][0], request) for name, request in requests.items()),
             )
-            for (model, select), run, requests in zip(models, running, waiting, strict=True)
+            for (model, select), run, requests in zip(
+                models, running, waiting, strict=True
+            )
         )
         results = passes(asks)
-        for run, requests, result, final in zip(running, waiting, results, finals, strict=True):
+        for run, requests, result, final in zip(
+            running, waiting, results, finals, strict=True
+        ):
             for name, sums in zip(list(requests), result, strict=True):
                 try:
                     requests[name] = run[name][1].send(sums)
                 except StopIteration as stop:
                     del requests[name]
                     final[name] = stop.value
-    return [model.finished(final) for (model, _), final in zip(models, finals, strict=True)]
+    return [
+        model.finished(final) for (model, _), final in zip(models, finals, strict=True)
+    ]
 
 
-def _steps(model: HeldOutSpecifications, n_jobs: int | None) -> dict[str, tuple[Parts, Steps]]:
+def _steps(
+    model: HeldOutSpecifications, n_jobs: int | None
+) -> dict[str, tuple[Parts, Steps]]:
     """Return the steps of each form that is kept, from its fit to the sample."""
     fits = {name: model.everyone(name, 1e-2, n_jobs) for name in model.table.kept}
     return {name: (fit.parts, more_steps(fit)) for name, fit in fits.items()}
@@ -172,13 +213,16 @@ class Sampled:
         cell = self.passes.census.cells[kind, self.rows.names[k]]
         return float(cell.n_rows / cell.total_weight * weight.sum() / np.sum(weight**2))
 
-    def policies(self, rng: Rng, *, categorical: tuple[int, ...]) -> tuple[FoldedPolicy, ...]:
+    def policies(
+        self, rng: Rng, *, categorical: tuple[int, ...]
+    ) -> tuple[FoldedPolicy, ...]:
         """Fit every population's policy to all of its treatment rows, in the same passes."""
         rows = self.rows
         models: dict[int, tuple[HeldOutSpecifications, Select]] = {}
         folds = {}
         propensities = [
-            0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)] for k in range(len(rows.names))
+            0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)]
+            for k in range(len(rows.names))
         ]
         for k, propensity in enumerate(propensities):
             at = rows.at(TREATMENT, k)
@@ -194,11 +238,17 @@ class Sampled:
                 )
                 select = partial(treatment_rows, k, self._factor(TREATMENT, k, weight))
                 models[k] = held_out.for_passes(), select
-        fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
+        fits = dict(
+            zip(models, fit_over(self.passes, list(models.values())), strict=True)
+        )
         return tuple(
-            FoldedPolicy.of_specifications(fits[k], _without_folds(models[k][0]), folds[k])
+            FoldedPolicy.of_specifications(
+                fits[k], _without_folds(models[k][0]), folds[k]
+            )
             if k in fits
-            else FoldedPolicy.constant(float(propensity[0]), np.arange(len(propensity)) % 3)
+            else FoldedPolicy.constant(
+                float(propensity[0]), np.arange(len(propensity)) % 3
+            )
             for k, propensity in enumerate(propensities)
         )
 
@@ -217,7 +267,9 @@ class Sampled:
             categorical=categorical,
             n_jobs=self.passes.n_jobs,
         ).for_passes()
-        factors = [self._factor(OUTCOME, k, rows.weight[at]) for k in range(len(rows.names))]
+        factors = [
+            self._factor(OUTCOME, k, rows.weight[at]) for k in range(len(rows.names))
+        ]
         select = partial(outcome_rows, likelihood, np.array(factors))
         (fit,) = fit_over(self.passes, [(held_out, select)])
         return fit, _without_folds(held_out)

@@ -55,7 +55,12 @@ from unjoined.model.crossfit import (
 )
 from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
-from unjoined.model.specifications import AdditiveAverage, ModelRows, SpecificationTable, in_words
+from unjoined.model.specifications import (
+    AdditiveAverage,
+    ModelRows,
+    SpecificationTable,
+    in_words,
+)
 from unjoined.words import effect_in_words, policies_in_words
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
@@ -70,7 +75,9 @@ T = TypeVar("T")
 def _check_columns(name: str, value: Any) -> None:
     """Allow a list of columns; whether they are there, the rows will tell."""
     if not isinstance(value, list | tuple | np.ndarray):
-        raise InputError(f"{name} must be a list of columns, by name or position, got {value!r}.")
+        raise InputError(
+            f"{name} must be a list of columns, by name or position, got {value!r}."
+        )
 
 
 class Uplift(UpliftEstimator):
@@ -238,7 +245,9 @@ class Uplift(UpliftEstimator):
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "crossfit_"}
 
-    def _fit_stream(self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None) -> None:
+    def _fit_stream(
+        self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None
+    ) -> None:
         """Fit what a sample settles: policies, and base and effect, in about five passes each.
 
         If the sample holds all rows, they are fitted as rows in memory are.
@@ -253,7 +262,9 @@ class Uplift(UpliftEstimator):
         if max(cell.n_rows for cell in census.cells.values()) <= SAMPLE_ROWS:
             self._fit_rows(sample, None)
         else:
-            self._fit_sample(Sampled(sample, fold, Passes(rows, census, self.n_jobs, checkpoint)))
+            self._fit_sample(
+                Sampled(sample, fold, Passes(rows, census, self.n_jobs, checkpoint))
+            )
         self._conclude(sample, strength_of(sample, n_jobs=self.n_jobs), stacklevel=4)
 
     def _fit_sample(self, sampled: Sampled) -> None:
@@ -279,7 +290,9 @@ class Uplift(UpliftEstimator):
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
             options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
-            rows, self.shift_ = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
+            rows, self.shift_ = weigh_shift(
+                rows, X, self.shift, **options, stacklevel=4
+            )
         crossfit = CrossFit.of_rows(
             rows,
             family=self._family_of(rows),
@@ -320,7 +333,9 @@ class Uplift(UpliftEstimator):
 
     @property
     def _likelihood(self) -> Likelihood:
-        return Likelihood(self.family_, self._coding, self.outcome_scaling_, self.policies_)
+        return Likelihood(
+            self.family_, self._coding, self.outcome_scaling_, self.policies_
+        )
 
     def _categorical_columns(self) -> tuple[int, ...]:
         """Return the positions of the columns that hold codes of categories."""
@@ -361,7 +376,9 @@ class Uplift(UpliftEstimator):
             scale = float(self.outcome_scaling_.scale[0])
             mean, error = (scale * each for each in self.fit_.mean_uplift(X, counted))
             shrunk = average.shrunk_towards(Estimate(mean, error))
-            if self.family_ != BERNOULLI:  # of which the same shift of log-odds would rank anew
+            if (
+                self.family_ != BERNOULLI
+            ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured().shifted(shrunk - average.value)
         self.gain_ = record
@@ -373,7 +390,9 @@ class Uplift(UpliftEstimator):
         treated, untreated = self.fit_.means(rows.X, propensity)
         uplift = treated - untreated
         scale = float(self.outcome_scaling_.scale[0])
-        self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
+        self.effect_range_ = scale * weighted_quantile(
+            uplift, rows.weight, (0.05, 0.95)
+        )
         self.effect_features_ = scale * self.fit_.features(rows)
         self.candidates_ = self.fit_.specifications
 
@@ -456,7 +475,9 @@ class Uplift(UpliftEstimator):
             model uncertainty: that of the coefficients, and of the forms that are averaged. It
             takes the policies as given. Costs two predictions.
         """
-        before, after = (self._check_features(each, reset=False) for each in (X, changed))
+        before, after = (
+            self._check_features(each, reset=False) for each in (X, changed)
+        )
         scale = float(self.outcome_scaling_.scale[0])
         value, error = self.fit_.mean_change(before, after)
         return Estimate(scale * value, scale * error)
@@ -465,7 +486,9 @@ class Uplift(UpliftEstimator):
         """Return both means at checked rows, less the outcome's offset."""
         parts = self._by_chunks(self._chunk_means, matrix)
         scale = float(self.outcome_scaling_.scale[0])
-        treated, untreated = (scale * np.concatenate(part) for part in zip(*parts, strict=True))
+        treated, untreated = (
+            scale * np.concatenate(part) for part in zip(*parts, strict=True)
+        )
         return treated, untreated
 
     def _by_chunks(self, function: Callable[[Array], T], matrix: Array) -> list[T]:
@@ -477,7 +500,9 @@ class Uplift(UpliftEstimator):
     def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
         is_mean = self.family_ == MEAN  # whose base is that of the mean policy
         propensity = (
-            self._likelihood.propensities(chunk).mean(axis=1) if is_mean else np.zeros(len(chunk))
+            self._likelihood.propensities(chunk).mean(axis=1)
+            if is_mean
+            else np.zeros(len(chunk))
         )
         return self.fit_.means(chunk, propensity)
 
@@ -506,8 +531,12 @@ class Uplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(self, X, (y, treatment, population, sample_weight))
-        outcome, exposure, _ = self._likelihood.rows(rows.X, rows.label, rows.population)
+        rows = OutcomesToScore.of_call(
+            self, X, (y, treatment, population, sample_weight)
+        )
+        outcome, exposure, _ = self._likelihood.rows(
+            rows.X, rows.label, rows.population
+        )
         scored = ModelRows(rows.X, outcome, exposure, rows.weight)
         return float(np.average(self.fit_.log_likelihood(scored), weights=rows.weight))
 
@@ -524,7 +553,11 @@ class Uplift(UpliftEstimator):
         """
         low, high = self.effect_range_
         # An outcome of two values changes by their distance at most.
-        most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
+        most = (
+            float(self.outcome_scaling_.scale[0])
+            if self.family_ == BERNOULLI
+            else np.inf
+        )
         care = "" if self._rise() > PROBABLY else " Rank by it with care."
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
@@ -563,8 +596,14 @@ class Uplift(UpliftEstimator):
         if total == 0.0:
             return f"The {what} varies with no feature."
         names = self._feature_names or [f"feature {j}" for j in range(len(spread))]
-        order = [j for j in np.argsort(-spread, kind="stable") if spread[j] ** 2 >= 0.01 * total]
-        shares = [f"{names[j]} ({spread[j] ** 2 / total:.0%})" for j in order[:MOST_NAMED]]
+        order = [
+            j
+            for j in np.argsort(-spread, kind="stable")
+            if spread[j] ** 2 >= 0.01 * total
+        ]
+        shares = [
+            f"{names[j]} ({spread[j] ** 2 / total:.0%})" for j in order[:MOST_NAMED]
+        ]
         return f"The {what} varies with {', '.join(shares)}."
 
     def _fitted(self) -> str:
@@ -605,10 +644,14 @@ class OutcomesToScore(NamedTuple):
         return cls(matrix[used], coding.encode(label[used]), index, weight[used])
 
 
-def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:
+def check_scored(
+    known: list[Any], coding: OutcomeCoding, names: Any, label: Array
+) -> IntArray:
     """Return the population of each outcome row to score as its place among the known ones."""
     if len(label) == 0:
-        raise LabelError("there are no outcome rows to score; pass some with their labels.")
+        raise LabelError(
+            "there are no outcome rows to score; pass some with their labels."
+        )
     index = np.full(len(names), -1, dtype=np.int64)
     for k, name in enumerate(known):
         index[names == name] = k
@@ -618,7 +661,9 @@ def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Arr
             f"{sorted({*names[index < 0].tolist()})}; known are {known}."
         )
     if coding.is_binary:
-        other = np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
+        other = (
+            np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
+        )
         if other.any():
             low = coding.offset - coding.scale
             high = coding.offset + coding.scale

@@ -13,7 +13,13 @@ from unjoined._typing import Array, Basis, IntArray, RandomState
 from unjoined._validation import check_count, check_not_negative, check_positive
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import Check, UpliftEstimator, basis_or, check_model, word_or
+from unjoined.estimators.base import (
+    Check,
+    UpliftEstimator,
+    basis_or,
+    check_model,
+    word_or,
+)
 from unjoined.model.accumulate import combine
 from unjoined.model.basis import ScaledBasis, Scaling
 from unjoined.model.draw import BASES, draw_basis
@@ -136,7 +142,10 @@ class WeightedUplift(UpliftEstimator):
         Z = scaling(rows.X)
         size: dict[str, Any] = {"n_centers": self.n_centers, "width": self.width}
         basis = draw_basis(self.basis, Z, **size, rng=rng, weight=rows.relative)
-        models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
+        models = {
+            "policy_model": self.policy_model,
+            "outcome_model": self.outcome_model,
+        }
         nuisances = cross_fit(rows, **models, n_folds=self.n_folds, rng=rng)
         fold = deal_evaluation_folds(rows, self.n_folds, rng)
         H, b = fold_sums(basis(Z), rows, nuisances, fold)
@@ -145,7 +154,9 @@ class WeightedUplift(UpliftEstimator):
         if isinstance(ridge, str):
             path = risk_path(H, b, rows.coding.scale)
             ridge = path.best
-        self.coef_ = rows.coding.scale * solve_weighted(H.sum(axis=0), b.sum(axis=0), ridge)
+        self.coef_ = rows.coding.scale * solve_weighted(
+            H.sum(axis=0), b.sum(axis=0), ridge
+        )
         self.basis_ = basis
         self.scaling_ = scaling
         self.ridge_ = float(ridge)
@@ -215,6 +226,8 @@ def risk_path(H: Array, b: Array, scale: float) -> RiskPath:
         risks += np.where(convex, risk, np.inf)
     lowest = float(eigh(H_all, eigvals_only=True)[0])
     risks = scale**2 * np.where(lowest + RIDGES > 0.0, risks, np.inf)
-    if not np.isfinite(risks).any():  # caution: bend up twice as much as the form bends down
+    if not np.isfinite(
+        risks
+    ).any():  # caution: bend up twice as much as the form bends down
         return RiskPath(RIDGES, risks, max(float(RIDGES[-1]), -2.0 * lowest))
     return RiskPath(RIDGES, risks, float(RIDGES[int(np.argmin(risks))]))

@@ -36,7 +36,9 @@ from unjoined.model.shift import effective_size
 
 ROWS_PER_MOMENT = 50  # of the smallest table, for each further feature of the test
 LEAST_ROWS = 30  # outcome rows in a group whose implied mean is tested
-CUT = 4.0  # standard deviations: means of features that are cut are normal for fewer rows
+CUT = (
+    4.0  # standard deviations: means of features that are cut are normal for fewer rows
+)
 ROWS_PER_FUNCTION = 10
 SPLIT_ROWS = 20_000  # of each table, that the classifier sees
 CHANCE = 1e-6  # of tables drawn apart that are taken for copies
@@ -86,7 +88,8 @@ def correct(checks: Sequence[Check]) -> tuple[Check, ...]:
     corrected = np.full(len(p), np.nan)
     corrected[order] = holm
     return tuple(
-        replace(check, corrected=float(c)) for check, c in zip(checks, corrected, strict=True)
+        replace(check, corrected=float(c))
+        for check, c in zip(checks, corrected, strict=True)
     )
 
 
@@ -128,7 +131,9 @@ def compare(
     d = one.X.shape[1]
     fewest = min(effective_size(s.weight) for s in (one, two))
     with_squares = fewest >= ROWS_PER_FUNCTION * 2 * d
-    moments = [_Moments.of_sample(s, scaling, with_squares=with_squares) for s in (one, two)]
+    moments = [
+        _Moments.of_sample(s, scaling, with_squares=with_squares) for s in (one, two)
+    ]
     first, second = (sample.leading(d) for sample in moments)
     apart, variance, n = _difference(first, second)
     spread = np.sqrt(np.maximum(first.variance + second.variance, 0.0) / 2.0)
@@ -162,7 +167,11 @@ class _Moments(NamedTuple):
 
     @classmethod
     def of_sample(
-        cls, sample: LabelledRows, scaling: Scaling | None, *, with_squares: bool = False
+        cls,
+        sample: LabelledRows,
+        scaling: Scaling | None,
+        *,
+        with_squares: bool = False,
     ) -> _Moments:
         """Add up features, scaled and cut unless there is no scaling, and perhaps their squares.
 
@@ -209,14 +218,20 @@ def _difference(one: _Moments, two: _Moments) -> tuple[Array, Array, float]:
 
 def _hotelling(where: str, one: _Moments, two: _Moments, d: int) -> Check:
     """Test that features and their squares have the same means, by Hotelling's T-square."""
-    what = "means of features and of squares" if len(one.mean) > d else "means of features"
+    what = (
+        "means of features and of squares" if len(one.mean) > d else "means of features"
+    )
     if min(one.size, two.size) < ROWS_PER_FUNCTION * d:
         return Check("means of features and of squares", where, math.nan, math.nan)
-    V = np.asarray(sum(sample.covariance / (sample.size - 1.0) for sample in (one, two)))
+    V = np.asarray(
+        sum(sample.covariance / (sample.size - 1.0) for sample in (one, two))
+    )
     if not np.any(np.diag(V) > 0.0):
         return Check(what, where, math.nan, math.nan)
     square, p, _ = against_zero(one.mean - two.mean, V)
-    free = one.size + two.size - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
+    free = (
+        one.size + two.size - 2.0
+    )  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
     statistic = square * (free - p + 1.0) / (p * free)
     return Check(what, where, statistic, float(f.sf(statistic, p, free - p + 1.0)))
 
@@ -242,7 +257,9 @@ def _split_classifier(
     X = _cut(np.concatenate([s.X for s in learnt]), scaling)
     with threadpool_limits(limits=1):  # so few rows gain nothing from threads
         trees.fit(X, _sides(learnt), sample_weight=len(X) / 2.0 * _shares(learnt))
-        score = trees.decision_function(_cut(np.concatenate([s.X for s in tested]), scaling))
+        score = trees.decision_function(
+            _cut(np.concatenate([s.X for s in tested]), scaling)
+        )
     first, second = np.split(score[:, None], [len(tested[0].X)])
     scored = [replace(s, X=X) for s, X in zip(tested, (first, second), strict=True)]
     apart, variance, n = _difference(*(_Moments.of_sample(s, None) for s in scored))
@@ -282,7 +299,9 @@ class Sharing:
     same_labels: bool | None
 
 
-def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) -> Sharing:
+def shared_rows(
+    where: str, X: Sequence[Array], labels: Sequence[Array] | None
+) -> Sharing:
     """Return how many rows two tables share; with ``labels`` if they are of one kind.
 
     Rows that occur exactly twice tell it. If tables are drawn apart, both copies of a row are in
@@ -297,7 +316,9 @@ def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) 
     shared = _surplus(*(hash_with(k, y) for k, y in zip(keys, labels, strict=True)))
     y = np.concatenate(labels)
     _, count = np.unique(y, return_counts=True)
-    agree = float(np.sum((count / len(y)) ** 2))  # of twins whose labels are drawn apart
+    agree = float(
+        np.sum((count / len(y)) ** 2)
+    )  # of twins whose labels are drawn apart
     return Sharing(where, share, same_labels=shared / share > 0.9 + 0.1 * agree)
 
 
@@ -312,14 +333,17 @@ def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
     if n1 == n2 and np.array_equal(2 * a, count):
         # The chance that n1 of the n rows, drawn at random, take half of each kind.
         log_propensity = (
-            np.sum(_log_choose(count, a)) - _log_choose(np.array([n]), np.array([n1]))[0]
+            np.sum(_log_choose(count, a))
+            - _log_choose(np.array([n]), np.array([n1]))[0]
         )
         if log_propensity < np.log(CHANCE):
             return 1.0
     pairs = count == 2
     n_pairs = int(pairs.sum())
     n_split = int((pairs & (a == 1)).sum())
-    split = 2.0 * n1 * n2 / (n * (n - 1.0))  # chance that two rows are in different tables
+    split = (
+        2.0 * n1 * n2 / (n * (n - 1.0))
+    )  # chance that two rows are in different tables
     if n_pairs == 0 or binom.sf(n_split - 1, n_pairs, split) > CHANCE:
         return 0.0
     twins = n_split - (n_pairs - n_split) * split / (1.0 - split)
@@ -361,7 +385,9 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
         size = effective_size(rows.weight[at])
         if size < EFFECTIVE_ROWS and len(at) >= 2.0 * EFFECTIVE_ROWS:
             text = f"the weights of {title} make its {len(at):,} rows worth {size:.1f}."
-            doubts.append(Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large."))
+            doubts.append(
+                Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large.")
+            )
     return doubts
 
 
@@ -402,7 +428,9 @@ def check_bounds(
     policy, outcome units.
     """
     outcome = rows.cell < rows.n_populations
-    own = np.where(rows.is_labelled, rows.population_share[rows.cell % rows.n_populations], 0.0)
+    own = np.where(
+        rows.is_labelled, rows.population_share[rows.cell % rows.n_populations], 0.0
+    )
     middle = rows.policies @ rows.population_share
     contrast = rows.contrast()
     square = rows.gap**2
@@ -415,12 +443,16 @@ def check_bounds(
             beyond = side * (implied[:, arm] - bound) > 0.0
             if np.count_nonzero(beyond & outcome) < LEAST_ROWS:
                 continue
-            total = rows.totals(square * beyond * (corrected + rows.aim * (at_arm - bound)))
+            total = rows.totals(
+                square * beyond * (corrected + rows.aim * (at_arm - bound))
+            )
             error = np.sqrt(total.covariance[0, 0])
             z.append(float(side * total.value[0] / error) if error > 0.0 else 0.0)
     largest = max(z, default=0.0)
     p_value = min(4.0 * float(norm.sf(largest)), 1.0) if z else 1.0
-    return Check("implied means within the outcome's range", ALL_TABLES, largest, p_value)
+    return Check(
+        "implied means within the outcome's range", ALL_TABLES, largest, p_value
+    )
 
 
 def check_shared_outcomes(rows: EvaluationRows, Z: Array) -> list[Check]:

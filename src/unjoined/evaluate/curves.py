@@ -162,7 +162,9 @@ def uplift_curve(
     return UpliftCurve(
         share=np.concatenate(([0.0], k / k[-1])),
         gain=np.concatenate(([0.0], gain)),
-        standard_error=np.concatenate(([0.0], _gain_errors(ties, values, weight, gain))),
+        standard_error=np.concatenate(
+            ([0.0], _gain_errors(ties, values, weight, gain))
+        ),
     )
 
 
@@ -286,7 +288,9 @@ def qini(
         )
     best, best_influence = _qini_and_influence(values, values, weight)
     ratio = area / best
-    return estimate_from_influence(ratio, (influence - ratio * best_influence) / best, weight)
+    return estimate_from_influence(
+        ratio, (influence - ratio * best_influence) / best, weight
+    )
 
 
 def rank_score(
@@ -320,7 +324,11 @@ def rank_score(
 
 
 def uplift_at_k(
-    score: ArrayLike, values: ArrayLike, k: float, *, sample_weight: ArrayLike | None = None
+    score: ArrayLike,
+    values: ArrayLike,
+    k: float,
+    *,
+    sample_weight: ArrayLike | None = None,
 ) -> Estimate:
     """Return the mean uplift of the best-scored share of the rows.
 
@@ -347,7 +355,9 @@ def uplift_at_k(
     score, values, row_weight = _checked(score, values, sample_weight)
     k = check_share("k", k, zero_allowed=False)
     ties = group_ties(score, row_weight)
-    chosen = row_weight * fill_from_top(ties.size, k * float(row_weight.sum()))[ties.group]
+    chosen = (
+        row_weight * fill_from_top(ties.size, k * float(row_weight.sum()))[ties.group]
+    )
     weight = chosen / chosen.sum()
     mean = float(weight @ values)
     squared = float(weight @ weight)
@@ -376,17 +386,23 @@ def _area_and_influence(
     """Return the AUUC and the influence of each row (n,), which averages to zero."""
     n = float(weight.sum())
     ties = group_ties(score, weight)
-    below = np.concatenate(([0.0], np.cumsum(ties.size)[:-1]))  # (g,) rows of lower score
+    below = np.concatenate(
+        ([0.0], np.cumsum(ties.size)[:-1])
+    )  # (g,) rows of lower score
     rank = (below + tie_weight * ties.size) / n  # (g,) mean over i of K(f_i, f_j)
     total = ties.sums(weight * values)
-    above = np.concatenate((np.cumsum(total[::-1])[-2::-1], [0.0]))  # (g,) sums of higher score
+    above = np.concatenate(
+        (np.cumsum(total[::-1])[-2::-1], [0.0])
+    )  # (g,) sums of higher score
     beaten = (above + tie_weight * total) / n  # (g,) mean over j of K(f_i, f_j) v_j
     weighted = values * rank[ties.group]
     area = float(np.average(weighted, weights=weight))
     return area, weighted + beaten[ties.group] - 2.0 * area
 
 
-def _qini_and_influence(score: Array, values: Array, weight: Array) -> tuple[float, Array]:
+def _qini_and_influence(
+    score: Array, values: Array, weight: Array
+) -> tuple[float, Array]:
     """Return the area above random and the influence of each row (n,)."""
     # Ranks with ties counted half average to exactly 1/2, so centring the values
     # subtracts the random line without a difference of two large numbers.
@@ -526,4 +542,6 @@ def average_uplift(
     check_same_length(values=values, rule=rule)
     used, weight = rows_that_count(sample_weight, len(values))
     gains = (values * rule)[used]
-    return estimate_from_influence(float(np.average(gains, weights=weight)), gains, weight)
+    return estimate_from_influence(
+        float(np.average(gains, weights=weight)), gains, weight
+    )

@@ -190,7 +190,9 @@ class Diagnosis(Shown):
 
     def as_verdict(self) -> Verdict:
         """Return what a fitted model keeps of it as ``verdict_``."""
-        strong = sum(region.share for region in self.regions if region.verdict == IDENTIFIED)
+        strong = sum(
+            region.share for region in self.regions if region.verdict == IDENTIFIED
+        )
         names = tuple(map(str, self.identification.populations))
         return Verdict(self.verdict, self.findings, names, float(strong))
 
@@ -249,7 +251,8 @@ class Diagnosis(Shown):
                         ", ".join(map(str, pair.populations)),
                         f"{pair.mean_gap:+.2f}",
                         f"{pair.rms_gap:.2f}",
-                        count_text(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
+                        count_text(pair.f_statistic)
+                        + (" (weak)" if pair.is_weak else ""),
                     )
                     for pair in self.identification.pairs
                 ],
@@ -258,20 +261,35 @@ class Diagnosis(Shown):
                 "Where policies differ",
                 ("where", "people", "gap, 95% interval", "strength", "verdict"),
                 [
-                    (r.where, f"{r.share:.0%}", r.gap_words, count_text(r.strength), r.verdict)
+                    (
+                        r.where,
+                        f"{r.share:.0%}",
+                        r.gap_words,
+                        count_text(r.strength),
+                        r.verdict,
+                    )
                     for r in self.regions
                 ],
             ),
             (
                 "Balance of features",
                 ("largest difference of means", "feature", "standard deviations"),
-                [(b.where, b.feature, f"{b.difference:+.3f}") for b in self.balance + self.between],
+                [
+                    (b.where, b.feature, f"{b.difference:+.3f}")
+                    for b in self.balance + self.between
+                ],
             ),
             (
                 "What could be refuted (corrected by Holm's method)",
                 ("what must hold", "where", "statistic", "p", "corrected p"),
                 [
-                    (c.what, c.where, f"{c.statistic:.2f}", p_text(c.p_value), p_text(c.corrected))
+                    (
+                        c.what,
+                        c.where,
+                        f"{c.statistic:.2f}",
+                        p_text(c.p_value),
+                        p_text(c.corrected),
+                    )
                     for c in self.checks
                 ],
             ),
@@ -294,7 +312,9 @@ class Diagnosis(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain = super().to_dict()
-        plain |= {name: getattr(self, name) for name in ("colour", "headline", "next_step")}
+        plain |= {
+            name: getattr(self, name) for name in ("colour", "headline", "next_step")
+        }
         plain["findings"] = [finding.to_dict() for finding in self.findings]
         for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
             for said, result in zip(plain[name], getattr(self, name), strict=True):
@@ -303,10 +323,14 @@ class Diagnosis(Shown):
             for end in ("low", "high"):
                 plain["speaks_for"][end] = min(max(plain["speaks_for"][end], 0.0), 1.0)
         numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
-        plain["identification"] = {name: getattr(self.identification, name) for name in numbers}
+        plain["identification"] = {
+            name: getattr(self.identification, name) for name in numbers
+        }
         pairs = self.identification.to_dict()
         rows = zip(*pairs.values(), strict=True)
-        plain["identification"]["pairs"] = [dict(zip(pairs, row, strict=True)) for row in rows]
+        plain["identification"]["pairs"] = [
+            dict(zip(pairs, row, strict=True)) for row in rows
+        ]
         return plain
 
     def frame_rows(self) -> list[dict[str, Any]]:
@@ -352,7 +376,9 @@ class Diagnosis(Shown):
                 va="center",
                 fontsize="small",
             )
-        ax.set_yticks(range(len(regions)), [region.where for region in regions], fontsize="small")
+        ax.set_yticks(
+            range(len(regions)), [region.where for region in regions], fontsize="small"
+        )
         ax.axvline(0.0, color="0.3", lw=0.8)
         ax.set_xlabel("difference in the chance of treatment")
         ax.margins(x=0.35)
@@ -364,7 +390,9 @@ class Diagnosis(Shown):
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""
-        head = f'<p style="color:{PAINT[self.colour]}"><b>{escape(self.headline)}</b></p>'
+        head = (
+            f'<p style="color:{PAINT[self.colour]}"><b>{escape(self.headline)}</b></p>'
+        )
         rest = as_html(self.remarks() + self.measurements(), self.result_tables())
         return head + rest + as_html([f"What to do next: {self.next_step}"], ())
 
@@ -430,7 +458,9 @@ def diagnose(
         aim = None
         strange = list[str]()
         people = target
-        crossfit = None if _too_few(rows) else CrossFit.of_rows(rows, n_jobs=None, rng=rng)
+        crossfit = (
+            None if _too_few(rows) else CrossFit.of_rows(rows, n_jobs=None, rng=rng)
+        )
         if target is not None:
             matrix, strange = features.numbers(target)
             aim = matrix, np.ones(len(matrix))
@@ -509,7 +539,9 @@ def _between(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balanc
     for k, name in enumerate(rows.names if len(rows.names) > 2 else rows.names[:1]):
         own = rows.population == k
         others = rows.names[1] if len(rows.names) == 2 else "the others"
-        balance = compare(f"{name} and {others}", rows.take(own), rows.take(~own), names, rng)
+        balance = compare(
+            f"{name} and {others}", rows.take(own), rows.take(~own), names, rng
+        )
         balances.append(replace(balance, checks=correct(balance.checks)))
     return tuple(balances)
 
@@ -558,7 +590,9 @@ def _refutable(
         return checks, math.nan
     if max(len(at) for at in rows.all_cells()) > BOUND_ROWS:
         few = np.sort(
-            np.concatenate([at[rng.permutation(len(at))[:BOUND_ROWS]] for at in rows.all_cells()])
+            np.concatenate(
+                [at[rng.permutation(len(at))[:BOUND_ROWS]] for at in rows.all_cells()]
+            )
         )
         rows = rows.take(few)
         own = own.thinned(few)
@@ -574,7 +608,9 @@ def _refutable(
     implied = implied_means(own, coding.offset + coding.scale * np.column_stack(means))
     outside = ((implied < low) | (implied > high)).any(axis=1)
     counted = np.where(rows.is_outcome, rows.weight, 0.0)
-    bounds = check_bounds(own, implied, coding.offset + coding.scale * mean, (low, high))
+    bounds = check_bounds(
+        own, implied, coding.offset + coding.scale * mean, (low, high)
+    )
     return [bounds, *checks], float(np.average(outside, weights=counted))
 
 
@@ -616,7 +652,9 @@ def _speaks_for(rows: EvaluationRows) -> Estimate:
     return _allowing_for(*_over_people(rows, omega, slope))
 
 
-def _over_people(rows: EvaluationRows, value: Array, slope: Array) -> tuple[float, Estimate]:
+def _over_people(
+    rows: EvaluationRows, value: Array, slope: Array
+) -> tuple[float, Estimate]:
     r"""Return the mean over people of a function h of the policies: by models, and corrected.
 
     The first is the mean of :math:`h(\hat e)` at cross-fitted policies. The second adds what
@@ -649,10 +687,14 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
     omega = rows.omega()[at]
     scale = omega / np.maximum(rows.spread[at], 1e-12)
     contrast = scale[:, None] * rows.apart[at] * p  # (n, K)
-    n = [effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))]
+    n = [
+        effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))
+    ]
     variance = float(np.sum(share @ contrast**2 / np.array(n)))
     counted = float(share @ omega)
-    return 4.0 * counted**2 / variance if variance > 0.0 else 0.0  # 0 if policies are the same
+    return (
+        4.0 * counted**2 / variance if variance > 0.0 else 0.0
+    )  # 0 if policies are the same
 
 
 def _condition(rows: EvaluationRows) -> float:
@@ -687,7 +729,9 @@ def _overlap(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # it becomes a finding
-            _, report = weigh_shift(rows, X, "classifier", rng=rng, target_weight=weight)
+            _, report = weigh_shift(
+                rows, X, "classifier", rng=rng, target_weight=weight
+            )
     except InputError as error:
         return (), str(error)
     return report.cells, ""

@@ -30,7 +30,14 @@ from unjoined.evaluate.estimate import (
 )
 from unjoined.evaluate.evaluate import prepare
 from unjoined.evaluate.ranks import Piece
-from unjoined.evaluate.regions import LEVEL, NUMBER, Conditions, Feature, NamedFeatures, between
+from unjoined.evaluate.regions import (
+    LEVEL,
+    NUMBER,
+    Conditions,
+    Feature,
+    NamedFeatures,
+    between,
+)
 from unjoined.evaluate.terms import Sums
 
 if TYPE_CHECKING:
@@ -116,7 +123,12 @@ class EffectSummary(Shown):
         ]
         rows += [("group", g.where, g.share, g) for g in self.groups]
         return [
-            {"what": what, "where": where, "share": share, "predicted": effect.predicted}
+            {
+                "what": what,
+                "where": where,
+                "share": share,
+                "predicted": effect.predicted,
+            }
             | estimate_dict(effect.uplift, self.level)
             for what, where, share, effect in rows
         ]
@@ -135,10 +147,17 @@ class EffectSummary(Shown):
         """
         named = [(group.where, group.uplift) for group in self.groups]
         ax = draw_intervals(named, self.level, ax)
-        ax.plot([group.predicted for group in self.groups], range(len(named)), "x", color="C1")
+        ax.plot(
+            [group.predicted for group in self.groups],
+            range(len(named)),
+            "x",
+            color="C1",
+        )
         ax.axvline(self.average.value, color="0.55", ls="--", lw=1.2)
         ax.set_xlabel(f"average uplift, {self.level:.0%} interval; crosses: predicted")
-        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        ax.set_title(
+            f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium"
+        )
         return ax
 
     def sentences(self) -> list[str]:
@@ -225,7 +244,9 @@ def effect_summary(
     line = _line(columns, names, X, people)
     weighed = tables.over(partial(_weigh, line, list(groups.values())))
     line, beta, inverse, slopes = weighed.fitted(line)
-    totals = tables.over(partial(_project, line, list(groups.values()), beta, inverse)).totals()
+    totals = tables.over(
+        partial(_project, line, list(groups.values()), beta, inverse)
+    ).totals()
     q = len(beta)
     g = len(groups)
     units = np.concatenate([[1.0], line.unit])
@@ -235,15 +256,21 @@ def effect_summary(
         predicted = np.full(g, math.nan)
         slopes = np.full(q, math.nan)
     error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 2 * g :], 0.0))
-    rows = zip(("constant", *names), beta / units, error / units, slopes / units, strict=True)
+    rows = zip(
+        ("constant", *names), beta / units, error / units, slopes / units, strict=True
+    )
     return EffectSummary(
         average=totals.ratio(0, 1),
         projection=tuple(
-            Coefficient(name, Estimate(float(v), float(e)), float(s)) for name, v, e, s in rows
+            Coefficient(name, Estimate(float(v), float(e)), float(s))
+            for name, v, e, s in rows
         ),
         groups=tuple(
             GroupEffect(
-                where, float(size[j] / total), totals.ratio(2 + j, 2 + g + j), float(predicted[j])
+                where,
+                float(size[j] / total),
+                totals.ratio(2 + j, 2 + g + j),
+                float(predicted[j]),
             )
             for j, where in enumerate(groups)
             if size[j] > 0.0
@@ -264,7 +291,9 @@ class Line:
 
     def __call__(self, X: Array) -> Array:
         """Return a constant and the columns, shape (n, q)."""
-        return np.column_stack([np.ones(len(X)), (X[:, self.at] - self.center) / self.unit])
+        return np.column_stack(
+            [np.ones(len(X)), (X[:, self.at] - self.center) / self.unit]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -332,7 +361,9 @@ def _columns(features: NamedFeatures, by: Sequence[Any] | None) -> dict[str, lis
     """Return the columns that uplift is described by, and the features that each became."""
     by = [by] if isinstance(by, str | int) else by
     if by is not None and not len(by):
-        raise InputError("by names no column. Name one or more, or leave it out for all.")
+        raise InputError(
+            "by names no column. Name one or more, or leave it out for all."
+        )
     columns: dict[str, list[int]] = {}
     for j, feature in enumerate(features.columns):
         columns.setdefault(feature.column, []).append(j)
@@ -355,7 +386,9 @@ def _columns(features: NamedFeatures, by: Sequence[Any] | None) -> dict[str, lis
     return {names[j]: columns[names[j]] for j in by}
 
 
-def _line(columns: Mapping[str, list[int]], names: Sequence[str], X: Array, people: Array) -> Line:
+def _line(
+    columns: Mapping[str, list[int]], names: Sequence[str], X: Array, people: Array
+) -> Line:
     """Return the columns about their mean, in units of their spread."""
     at = np.concatenate(list(columns.values())).astype(np.int64)
     center = people @ X[:, at]
@@ -363,7 +396,9 @@ def _line(columns: Mapping[str, list[int]], names: Sequence[str], X: Array, peop
     varies = unit > 1e-12 * np.abs(center)
     if not varies.all():
         fixed = names[int(np.argmin(varies))]
-        raise InputError(f"the column {fixed!r} is the same for everyone. Leave it out of by.")
+        raise InputError(
+            f"the column {fixed!r} is the same for everyone. Leave it out of by."
+        )
     line = Line(at, center, unit)
     b = line(X)
     if np.linalg.matrix_rank((b * people[:, None]).T @ b, tol=1e-9) < b.shape[1]:
@@ -383,13 +418,17 @@ def _groups(
         if features.columns[at[0]].holds == LEVEL:
             groups |= _category_groups(features, column, at)
             continue
-        present = dict.fromkeys(at[1:], (-np.inf, 0.5))  # where the value is not missing
+        present = dict.fromkeys(
+            at[1:], (-np.inf, 0.5)
+        )  # where the value is not missing
         groups |= _number_groups(column, at[0], X, people * meets(X, present), present)
         groups |= {f"{column} is missing": {j: (0.5, np.inf)} for j in at[1:]}
     return groups
 
 
-def _category_groups(features: NamedFeatures, column: str, at: list[int]) -> dict[str, Conditions]:
+def _category_groups(
+    features: NamedFeatures, column: str, at: list[int]
+) -> dict[str, Conditions]:
     """Return the most frequent categories of a column; one of them has no feature."""
     if features.encoder is None:
         return {}
@@ -414,7 +453,12 @@ def _number_groups(
         }
     order = np.argsort(column)
     passed = np.cumsum(people[order])
-    cuts = column[order][np.searchsorted(passed, np.array([0.25, 0.5, 0.75]) * passed[-1])]
+    cuts = column[order][
+        np.searchsorted(passed, np.array([0.25, 0.5, 0.75]) * passed[-1])
+    ]
     edges = [-np.inf, *np.unique(cuts).tolist(), np.inf]
     named = Feature(name, name, NUMBER)
-    return {between(named, low, high): present | {j: (low, high)} for low, high in pairwise(edges)}
+    return {
+        between(named, low, high): present | {j: (low, high)}
+        for low, high in pairwise(edges)
+    }

@@ -70,7 +70,9 @@ class Ratio:
         """Squared denominator over its variance: how far it is from 0."""
         square = self.denominator**2
         variance = self.denominator_variance
-        return square / variance if variance > 0.0 else (math.inf if square > 0.0 else 0.0)
+        return (
+            square / variance if variance > 0.0 else (math.inf if square > 0.0 else 0.0)
+        )
 
     @property
     def standard_error(self) -> float:
@@ -212,7 +214,12 @@ class Estimate:
         """Return the confidence set that reaches as many standard errors to each side."""
         if self.ratio is not None:
             return self.ratio.fieller(z)
-        return ((self.value - z * self.standard_error, self.value + z * self.standard_error),)
+        return (
+            (
+                self.value - z * self.standard_error,
+                self.value + z * self.standard_error,
+            ),
+        )
 
     def covers(self, truth: float, level: float = 0.95) -> bool:
         """Return whether the confidence set holds a number.
@@ -270,7 +277,9 @@ class Totals:
         return statistic, float(chi2.sf(statistic, np.count_nonzero(regular)))
 
 
-ResultTable = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]  # title, columns, rows
+ResultTable = tuple[
+    str, tuple[str, ...], Sequence[tuple[str, ...]]
+]  # title, columns, rows
 
 
 class Shown:
@@ -346,9 +355,12 @@ def as_html(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
     for title, columns, rows in tables:
         head = "".join(f"<th>{escape(column)}</th>" for column in columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in rows
         )
-        parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>")
+        parts.append(
+            f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>"
+        )
     return "".join(parts)
 
 
@@ -389,7 +401,14 @@ def draw_intervals(
         colour = "C0" if bounded and not low <= 0.0 <= high else "0.5"
         if bounded:
             ax.plot([low, high], [y, y], color=colour, lw=2)
-        ax.plot([estimate.value], [y], "o", color=colour, mfc=colour if bounded else "none", ms=6)
+        ax.plot(
+            [estimate.value],
+            [y],
+            "o",
+            color=colour,
+            mfc=colour if bounded else "none",
+            ms=6,
+        )
     ax.set_yticks(range(len(named)), [name for name, _ in named], fontsize="small")
     ax.invert_yaxis()
     ax.margins(y=0.25 if len(named) < 4 else 0.05)
@@ -427,7 +446,9 @@ def interval_text(estimate: Estimate, level: float) -> str:
     if math.isnan(low) or math.isnan(high):
         return UNBOUNDED
     if len(pieces) == 2:
-        return f"below {number(pieces[0][1])} or above {number(pieces[1][0])}: {UNBOUNDED}"
+        return (
+            f"below {number(pieces[0][1])} or above {number(pieces[1][0])}: {UNBOUNDED}"
+        )
     if not (math.isfinite(low) and math.isfinite(high)):
         return UNBOUNDED
     return f"{number(low)} to {number(high)}"
@@ -456,7 +477,10 @@ def as_plain(value: Any, level: float) -> Any:
     if isinstance(value, Estimate):
         return estimate_dict(value, level)
     if is_dataclass(value):
-        return {item.name: as_plain(getattr(value, item.name), level) for item in fields(value)}
+        return {
+            item.name: as_plain(getattr(value, item.name), level)
+            for item in fields(value)
+        }
     if isinstance(value, Mapping):
         named = ((f"{k:g}" if isinstance(k, float) else k, v) for k, v in value.items())
         return {name: as_plain(item, level) for name, item in named}

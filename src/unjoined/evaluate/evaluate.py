@@ -16,7 +16,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_vector
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_option,
+    check_vector,
+)
 from unjoined.data.columns import take_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.checks import warn_of_tables
@@ -186,7 +192,9 @@ class Evaluation(Shown):
         for name in ("slope", "intercept"):
             if (value := getattr(self.calibration, name)) is not None:
                 named[f"calibration {name}"] = value
-        return [{"what": name} | estimate_dict(e, self.level) for name, e in named.items()]
+        return [
+            {"what": name} | estimate_dict(e, self.level) for name, e in named.items()
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
@@ -209,7 +217,9 @@ class Evaluation(Shown):
         """
         check_option("what", what, ("curve", "calibration"))
         ax = bare_axes(ax, 4.2)
-        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        ax.set_title(
+            f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium"
+        )
         return draw_curve(self, ax) if what == "curve" else draw_bins(self, ax)
 
     def sentences(self) -> list[str]:
@@ -230,9 +240,17 @@ class Evaluation(Shown):
             return name, *cells(value, self.level), cells(plain, self.level)[1]
 
         gains = [both("everyone", self.average, self.plain["average"])]
-        gains += [both(name, value, self.plain[name]) for name, value in self.rules.items()]
-        areas = [both(name, getattr(self, name), self.plain[name]) for name in ("auuc", "qini")]
-        best = [(f"best {k:.0%}", *cells(value, self.level)) for k, value in self.at_k.items()]
+        gains += [
+            both(name, value, self.plain[name]) for name, value in self.rules.items()
+        ]
+        areas = [
+            both(name, getattr(self, name), self.plain[name])
+            for name in ("auuc", "qini")
+        ]
+        best = [
+            (f"best {k:.0%}", *cells(value, self.level))
+            for k, value in self.at_k.items()
+        ]
         bins = [
             (
                 number(b.low),
@@ -316,7 +334,9 @@ class Comparison(Shown):
     def sentences(self) -> list[str]:
         """Return what was found in words."""
         lines = [pair.sentence(self.level) for pair in self.differences]
-        lines.append(f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}")
+        lines.append(
+            f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}"
+        )
         return lines
 
     def frame_rows(self) -> list[dict[str, Any]]:
@@ -347,10 +367,14 @@ class Comparison(Shown):
         -------
         matplotlib Axes
         """
-        named = [(f"{pair.first} less {pair.second}", pair.auuc) for pair in self.differences]
+        named = [
+            (f"{pair.first} less {pair.second}", pair.auuc) for pair in self.differences
+        ]
         ax = draw_intervals(named, self.level, ax)
         ax.set_xlabel(f"difference in AUUC, {self.level:.0%} interval")
-        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        ax.set_title(
+            f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium"
+        )
         return ax
 
     def result_tables(self) -> list[ResultTable]:
@@ -367,8 +391,16 @@ class Comparison(Shown):
             for what, value in ({"auuc": d.auuc} | d.rules).items()
         ]
         return [
-            ("What each is worth, per person", ("model", "what", "estimate", interval), worth),
-            ("Differences on the same rows", ("models", "what", "estimate", interval), apart),
+            (
+                "What each is worth, per person",
+                ("model", "what", "estimate", interval),
+                worth,
+            ),
+            (
+                "Differences on the same rows",
+                ("models", "what", "estimate", interval),
+                apart,
+            ),
         ]
 
 
@@ -412,7 +444,9 @@ def draw_curve(evaluation: Evaluation, ax: Axes) -> Axes:
     ax.plot([0.0, 1.0], ends, color="0.55", ls="--", lw=1.2, label="random order")
     ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
     ax.set_xlim(0.0, 1.0)
-    ax.set_xticks(np.linspace(0.0, 1.0, 6), [f"{p:.0%}" for p in np.linspace(0.0, 1.0, 6)])
+    ax.set_xticks(
+        np.linspace(0.0, 1.0, 6), [f"{p:.0%}" for p in np.linspace(0.0, 1.0, 6)]
+    )
     ax.set_xlabel("share of people treated, best first")
     ax.set_ylabel("gain per person over treating nobody")
     ax.legend(frameon=False, fontsize="small")
@@ -440,9 +474,21 @@ def draw_bins(evaluation: Evaluation, ax: Axes) -> Axes:
         )
     if not bounded.all():
         rest = value[~bounded]
-        ax.plot(predicted[~bounded], rest, "o", mfc="none", color="C0", label="unbounded interval")
+        ax.plot(
+            predicted[~bounded],
+            rest,
+            "o",
+            mfc="none",
+            color="C0",
+            label="unbounded interval",
+        )
     ax.axline(
-        (predicted[0], predicted[0]), slope=1.0, color="0.55", ls="--", lw=1.2, label="as predicted"
+        (predicted[0], predicted[0]),
+        slope=1.0,
+        color="0.55",
+        ls="--",
+        lw=1.2,
+        label="as predicted",
     )
     line = evaluation.calibration
     if line.slope is not None and line.intercept is not None:
@@ -603,7 +649,9 @@ def cross_evaluate(
     critical_value(level)
     if isinstance(estimator, type):
         name = estimator.__name__
-        raise InputError(f"estimator must be an object, not a class. Write {name}() for {name}.")
+        raise InputError(
+            f"estimator must be an object, not a class. Write {name}() for {name}."
+        )
     held = HeldOutTables.of(data, target)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
@@ -772,7 +820,9 @@ def record_gain(
     fold = _deal(tables, len(evaluation.cell), n_folds, rng)
     few = np.sort(rng.permutation(len(tables.rows))[:COMPARED_ROWS])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all rows has said what there is to say
+        warnings.simplefilter(
+            "ignore"
+        )  # the fit to all rows has said what there is to say
         score, compared = out_of_fold_scores(model, tables, fold, few)
         predicted = model.predict(take_rows(tables.data.X, np.flatnonzero(tables.used)))
     noise = ranking_noise(compared)
@@ -798,7 +848,9 @@ def prepare(
         held = HeldOutTables.of(data, target)
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
-        rows = held.evaluated(crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3)
+        rows = held.evaluated(
+            crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3
+        )
         return asked, RowsInMemory(held, rows, columns)
     if shift is not None:
         raise InputError(
@@ -882,15 +934,24 @@ class Appraisal:
                 apart[j, j] = 1.0
                 apart[j, total] -= float(self.scored.people @ column.times)
         V = self.sheet.totals.covariance
-        self.sheet.totals = replace(self.sheet.totals, covariance=V + noise * apart @ V @ apart.T)
+        self.sheet.totals = replace(
+            self.sheet.totals, covariance=V + noise * apart @ V @ apart.T
+        )
 
     def gains(self, *, plain: bool) -> dict[str, Estimate]:
         """Return the average, both areas and the rules."""
         sheet = self.sheet
-        everyone, area = (sheet.numerator(g, plain=plain) for g in (self.everyone, self.area))
+        everyone, area = (
+            sheet.numerator(g, plain=plain) for g in (self.everyone, self.area)
+        )
         named = {"average": everyone, "auuc": area, "qini": area - 0.5 * everyone}
-        named |= {name: sheet.numerator(gain, plain=plain) for name, gain in self.rules.items()}
-        return {name: sheet.per_person(gain, plain=plain) for name, gain in named.items()}
+        named |= {
+            name: sheet.numerator(gain, plain=plain)
+            for name, gain in self.rules.items()
+        }
+        return {
+            name: sheet.per_person(gain, plain=plain) for name, gain in named.items()
+        }
 
     def curve(self, level: float, rng: Rng) -> tuple[CurveBand, dict[float, Estimate]]:
         """Return the uplift curve with its uniform band, and each point as an estimate."""
@@ -910,10 +971,14 @@ class Appraisal:
         """Return the uplift in bins of the score, and the p-value that predictions are right."""
         scored = self.scored
         n = len(self.inside)
-        N, D, said = (np.array([self.sheet[j] for j in columns]) for columns in self.in_bins)
+        N, D, said = (
+            np.array([self.sheet[j] for j in columns]) for columns in self.in_bins
+        )
         totals = self.sheet.totals.combined(np.concatenate([N, D, N - said]))
         at = np.r_[:n, 2 * n : 3 * n]
-        totals.covariance[at, at] = np.maximum(totals.covariance[at, at], np.tile(least, 2))
+        totals.covariance[at, at] = np.maximum(
+            totals.covariance[at, at], np.tile(least, 2)
+        )
         scores = scored.score[scored.people > 0.0]
         edges = [float(scores.min()), *self.edges.tolist(), float(scores.max())]
         bins = []
@@ -987,7 +1052,10 @@ def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
     names = sorted(worth, key=lambda name: -worth[name]["auuc"].value)
     differences = []
     for one, two in combinations(names, 2):
-        apart = {what: _apart(sheet, gain, sums[two][what]) for what, gain in sums[one].items()}
+        apart = {
+            what: _apart(sheet, gain, sums[two][what])
+            for what, gain in sums[one].items()
+        }
         differences.append(Difference(one, two, apart.pop("auuc"), apart))
     return Comparison(
         auuc={name: worth[name].pop("auuc") for name in names},

@@ -23,7 +23,14 @@ from unjoined.data.labels import CellSummary, as_data
 from unjoined.data.rows import NumberedRows
 from unjoined.data.sources import ChunkSource
 from unjoined.errors import InputError
-from unjoined.evaluate.ranks import EvaluatedTables, Order, Piece, Scored, T, count_people
+from unjoined.evaluate.ranks import (
+    EvaluatedTables,
+    Order,
+    Piece,
+    Scored,
+    T,
+    count_people,
+)
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.tables import Computed
 from unjoined.evaluate.terms import N_FOLDS, labelled_part, refuse_few, with_target
@@ -47,7 +54,9 @@ class Scorer:
         for name, function, check in self.columns:
             values = check_vector(name, function(X)) if n else np.empty(0)
             if len(values) != n:
-                raise InputError(f"{name} must be one number per row: {n:,}, got {len(values):,}.")
+                raise InputError(
+                    f"{name} must be one number per row: {n:,}, got {len(values):,}."
+                )
             found.append(values if check is None else check(values))
         # Seven digits: the last ones of a prediction depend on the rows it is computed with, and
         # rows come in whatever chunks.
@@ -79,7 +88,9 @@ class ScoringEncoder:
     def get_feature_names_out(self) -> Any:
         """Return the names of all columns."""
         names = self.encoder.get_feature_names_out().tolist()
-        return np.array([*names, *(column.name for column in self.scorer.columns)], dtype=object)
+        return np.array(
+            [*names, *(column.name for column in self.scorer.columns)], dtype=object
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +109,14 @@ class Source:
         for (kind, name), at in zip(sample.tables, sample.all_cells(), strict=True):
             mean = float(np.average(sample.label[at], weights=sample.weight[at]))
             coding = sample.coding
-            mean = coding.offset + coding.scale * mean if kind == OUTCOME else 0.5 + 0.5 * mean
-            found.append(CellSummary(kind, str(name), self.census.cells[kind, name].n_rows, mean))
+            mean = (
+                coding.offset + coding.scale * mean
+                if kind == OUTCOME
+                else 0.5 + 0.5 * mean
+            )
+            found.append(
+                CellSummary(kind, str(name), self.census.cells[kind, name].n_rows, mean)
+            )
         return found
 
     @classmethod
@@ -155,7 +172,9 @@ class ChunkPlan:
 
 
 def work_on_chunk(
-    chunk: NumberedRows, shared: tuple[ChunkPlan, Callable[[Piece], T]], n_jobs: int | None
+    chunk: NumberedRows,
+    shared: tuple[ChunkPlan, Callable[[Piece], T]],
+    n_jobs: int | None,
 ) -> T:
     """Return what a pass finds in one chunk."""
     plan, work = shared
@@ -178,7 +197,9 @@ class RowsInPieces(EvaluatedTables):
         census = source.census
         sample, fold = census.sample(N_FOLDS)
         refuse_few(sample)
-        X, columns = split_columns(sample.X, source.scorer, has_scores=source.encoder is not None)
+        X, columns = split_columns(
+            sample.X, source.scorer, has_scores=source.encoder is not None
+        )
         sample = replace(sample, X=X)
         crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=n_jobs, rng=rng)
         cells = [census.cells[table] for table in sample.tables]
@@ -222,11 +243,15 @@ class RowsInPieces(EvaluatedTables):
             found = plus(found, work(Piece(self.sample.take(at), self.columns[at])))
         return found
 
-    def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
+    def scored(
+        self, orders: Sequence[Order], extra: Sequence[Sequence[float]]
+    ) -> list[Scored]:
         """Return the places of each order, fine bins that a sample has settled."""
         people = self.sample.share * self.sample.aim * self.sample.omega()
         pairs = zip(orders, extra, strict=True)
-        settled = tuple(order.in_bins(self.columns, people, edges) for order, edges in pairs)
+        settled = tuple(
+            order.in_bins(self.columns, people, edges) for order, edges in pairs
+        )
         found = self.over(partial(count_people, settled))
         ends = np.cumsum([order.n_bins for order in settled])
         parts = np.split(found, ends[:-1])
@@ -245,4 +270,6 @@ def _in_bins(order: Order, sums: Array) -> Scored:
         price = np.where(people > 0.0, cost / own, 1.0)
         score = score * price
     order = replace(order, edges=ends[held][:-1])
-    return Scored(order, score, people / people.sum(), effect / own, None, ends[held], price)
+    return Scored(
+        order, score, people / people.sum(), effect / own, None, ends[held], price
+    )

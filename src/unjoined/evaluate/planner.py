@@ -63,7 +63,10 @@ STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the rows
 CLIP = 0.005  # policies stay this far from 0 and 1
 LEAST_GAP, LARGEST_GAP = 1e-6, 0.95
 FEWEST_ROWS = 50
-SCATTER, POWER = 0.25, 0.75  # of standard errors from single pilots of 125 rows, as a share
+SCATTER, POWER = (
+    0.25,
+    0.75,
+)  # of standard errors from single pilots of 125 rows, as a share
 SMALL_PILOT = 500  # rows of a table, below which a plan says how rough it is
 CAREFUL_PILOT = 250  # below, pilots ask for more than is needed, on average
 CHEAP = 0.1  # share of the variance below which treatment rows are called cheap
@@ -99,7 +102,9 @@ class StudyGuess:
         check_positive("outcome_sd", self.outcome_sd)
         check_finite("uplift", self.uplift)
         check_not_negative("uplift_sd", self.uplift_sd)
-        _check_unit(outcome_sd=self.outcome_sd, uplift=self.uplift, uplift_sd=self.uplift_sd)
+        _check_unit(
+            outcome_sd=self.outcome_sd, uplift=self.uplift, uplift_sd=self.uplift_sd
+        )
         if not 0.0 < self.treated < 1.0:
             raise InputError(f"treated must lie between 0 and 1, got {self.treated}.")
         if not LEAST_GAP <= self.gap <= self.largest_gap + 1e-9:
@@ -190,7 +195,11 @@ class StudyPlan(Shown):
 
         None for a guess. It was found by simulation (`benchmarks/planner.py`).
         """
-        return None if self.pilot_rows is None else SCATTER * (125.0 / self.pilot_rows) ** POWER
+        return (
+            None
+            if self.pilot_rows is None
+            else SCATTER * (125.0 / self.pilot_rows) ** POWER
+        )
 
     @property
     def needed(self) -> PlanPoint | None:
@@ -276,11 +285,17 @@ class StudyPlan(Shown):
         sizes = sorted({p.rows for p in self.table})
         lines = [(f"{n:,}", *(reached[n, gap] for gap in gaps)) for n in sizes]
         title = f"Half width of the {self.level:.0%} interval, by rows of each table and gap"
-        return [*tables, (title, ("outcome rows", *(f"gap {gap:.2f}" for gap in gaps)), lines)]
+        return [
+            *tables,
+            (title, ("outcome rows", *(f"gap {gap:.2f}" for gap in gaps)), lines),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        return super().to_dict() | {"scatter": self.scatter, "sentences": self.sentences()}
+        return super().to_dict() | {
+            "scatter": self.scatter,
+            "sentences": self.sentences(),
+        }
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """Return gap, rows and precision, for each size and gap."""
@@ -396,7 +411,9 @@ def plan_study(
     largest_gap, pilot = LARGEST_GAP, None
     if isinstance(known, StudyGuess):
         largest_gap = known.largest_gap
-        variances: Callable[[float], Variances] = partial(_guessed, known, quantity, share)
+        variances: Callable[[float], Variances] = partial(
+            _guessed, known, quantity, share
+        )
     else:
         rows, ranked_by = _pilot(known, score, crossfit, random_state)
         variances = Measured(rows, ranked_by, quantity, share).variances
@@ -411,7 +428,9 @@ def plan_study(
         needs = [v.point(*v.needed(wanted / z, treatment_rows), z) for v in by_gap]
         base = float(now.needed(wanted / z, treatment_rows)[0])
     sizes = sorted({_round(base * step) for step in STEPS})
-    table = [v.point(n, max(round(treatment_rows * n), 1), z) for v in by_gap for n in sizes]
+    table = [
+        v.point(n, max(round(treatment_rows * n), 1), z) for v in by_gap for n in sizes
+    ]
     parts = {
         "outcomes": now.outcome,
         "treatments": now.treatment / treatment_rows,
@@ -431,10 +450,14 @@ def plan_study(
     )
 
 
-def _half_width(half_width: float | None, error: float | None, z: float) -> float | None:
+def _half_width(
+    half_width: float | None, error: float | None, z: float
+) -> float | None:
     """Return the half width that was asked for."""
     if half_width is not None and error is not None:
-        raise InputError("give half_width or standard_error, not both: one follows from the other.")
+        raise InputError(
+            "give half_width or standard_error, not both: one follows from the other."
+        )
     _check_unit(half_width=half_width, standard_error=error)
     if error is not None:
         return z * check_positive("standard_error", error)
@@ -472,7 +495,9 @@ class Variances:
     def point(self, rows: int, treatment_rows: int, z: float) -> PlanPoint:
         """Return what so many rows in each table reach."""
         people = self.people / (self.n_populations * (rows + treatment_rows))
-        error = math.sqrt(self.outcome / rows + self.treatment / treatment_rows + people)
+        error = math.sqrt(
+            self.outcome / rows + self.treatment / treatment_rows + people
+        )
         strength = treatment_rows / self.weakness
         return PlanPoint(
             self.gap, rows, treatment_rows, error, z * error, strength, self.speaks_for
@@ -487,7 +512,9 @@ class Variances:
         return rows, max(math.ceil(per_row * rows), fewest)
 
 
-def _guessed(guess: StudyGuess, quantity: str, share: float, factor: float) -> Variances:
+def _guessed(
+    guess: StudyGuess, quantity: str, share: float, factor: float
+) -> Variances:
     """Return the variances if the gap were a multiple of what is guessed.
 
     The gap is the same for everyone, uplift normal, and ranks perfect.
@@ -532,7 +559,9 @@ def _pilot(
             f"{fewest}. Give more, or a StudyGuess of a few numbers."
         )
     rows = tables.evaluated(crossfit, rng=check_random_state(seed))
-    return rows, rows.effect if score is None else tables.values("score", score)[: len(rows.cell)]
+    return rows, rows.effect if score is None else tables.values("score", score)[
+        : len(rows.cell)
+    ]
 
 
 class Measured:
@@ -542,7 +571,9 @@ class Measured:
     the parts are products of means, which few rows get wrong by some percent.
     """
 
-    def __init__(self, rows: EvaluationRows, score: Array, quantity: str, share: float) -> None:
+    def __init__(
+        self, rows: EvaluationRows, score: Array, quantity: str, share: float
+    ) -> None:
         self.rows, self.score, self.quantity, self.share = rows, score, quantity, share
         now = self._parts(1.0)
         count = np.bincount(rows.cell)

@@ -50,7 +50,9 @@ class Order:
 
     score: int = 0  # column of the piece
     cost: int | None = None  # column of the piece that the score is divided by
-    edges: Array | None = None  # (b - 1,) greatest key of all bins but the last; None for rows
+    edges: Array | None = (
+        None  # (b - 1,) greatest key of all bins but the last; None for rows
+    )
 
     @property
     def n_bins(self) -> int:
@@ -94,7 +96,14 @@ def count_people(orders: Sequence[Order], piece: Piece) -> Array:
         key = order.key(piece.columns)
         at = np.asarray(order.places(piece))
         cost = 0.0 if order.cost is None else piece.columns[:, order.cost]
-        values = (share, share * key, people, people * rows.effect, people * key, people * cost)
+        values = (
+            share,
+            share * key,
+            people,
+            people * rows.effect,
+            people * key,
+            people * cost,
+        )
         counts = [np.bincount(at, value, minlength=order.n_bins) for value in values]
         sums.append(np.column_stack(counts))
     return np.concatenate(sums)
@@ -182,9 +191,13 @@ class Scored:
         """Spend a budget per person on the best uplift per cost, as long as it is above 0."""
         helped = self.score > 0.0
         spend = np.where(helped, self.people * cost, 0.0)
-        place = Place.by_key(np.where(helped, self.score / cost, -np.inf), spend, self.fold)
+        place = Place.by_key(
+            np.where(helped, self.score / cost, -np.inf), spend, self.fold
+        )
         h = np.where(helped, place.filled(budget), 0.0)
-        if float(spend.sum()) <= budget:  # money is left over, so that no cut-off is estimated
+        if (
+            float(spend.sum()) <= budget
+        ):  # money is left over, so that no cut-off is estimated
             return h, 0.0
         width = WINDOW * float(np.sum(self.people * cost))
         return h, -self._uplift_near(place, budget, width, cost) * (cost * h - budget)
@@ -212,7 +225,9 @@ class Scored:
         if self.fold is None:
             return float(self.people @ self.score)
         total = np.bincount(self.fold, weights=self.people * self.score)
-        return np.asarray((total / np.bincount(self.fold, weights=self.people))[self.fold])
+        return np.asarray(
+            (total / np.bincount(self.fold, weights=self.people))[self.fold]
+        )
 
     def in_bins(self, n_bins: int) -> tuple[Array, IntArray]:
         """Cut the scores so that each bin has about as many people; ties stay together.
@@ -238,7 +253,9 @@ class Scored:
         kept = np.unique(bins[counted])
         tops = []
         for b in kept[:-1]:
-            below = [at[counted[at] & (bins[at] <= b)] for at in cell_positions(self.fold)]
+            below = [
+                at[counted[at] & (bins[at] <= b)] for at in cell_positions(self.fold)
+            ]
             tops.append(np.mean([self.score[at].max() for at in below if len(at)]))
         return np.array(tops), np.searchsorted(kept, np.minimum(bins, kept[-1]))
 
@@ -278,7 +295,12 @@ class Sheet:
         return len(self.columns) - 1
 
     def gain(
-        self, functional: Functional, *, plain: bool = False, order: int = 0, own: int | None = None
+        self,
+        functional: Functional,
+        *,
+        plain: bool = False,
+        order: int = 0,
+        own: int | None = None,
     ) -> Gain:
         """Add the columns of a functional."""
         weight, rank = functional
@@ -307,10 +329,14 @@ class Sheet:
 
     def per_person(self, numerator: Array, *, plain: bool = False) -> Estimate:
         """Return a numerator per person spoken for; by the plain score with a normal interval."""
-        ratio = self.totals.combined(np.array([numerator, self[int(plain)]])).ratio(0, 1)
+        ratio = self.totals.combined(np.array([numerator, self[int(plain)]])).ratio(
+            0, 1
+        )
         return Estimate(ratio.value, ratio.standard_error) if plain else ratio
 
-    def deviations(self, numerators: Array, level: float, rng: Rng) -> tuple[list[Estimate], float]:
+    def deviations(
+        self, numerators: Array, level: float, rng: Rng
+    ) -> tuple[list[Estimate], float]:
         """Return numerators (m, ...) per person, and a quantile of their largest deviation.
 
         It is in standard errors, and that of correlated normal deviations.
@@ -326,7 +352,9 @@ class Sheet:
         moves = error > 0.0
         if not moves.any():
             return points, 0.0
-        correlation = covariance[np.ix_(moves, moves)] / np.outer(error[moves], error[moves])
+        correlation = covariance[np.ix_(moves, moves)] / np.outer(
+            error[moves], error[moves]
+        )
         size, directions = np.linalg.eigh(correlation)
         root = directions * np.sqrt(np.maximum(size, 0.0))
         draws = rng.standard_normal((N_DRAWS, len(size))) @ root.T
@@ -357,7 +385,10 @@ class Added(Additive):
 
 
 def add_columns(
-    columns: Sequence[Column], group: IntArray | None, orders: Sequence[Order], piece: Piece
+    columns: Sequence[Column],
+    group: IntArray | None,
+    orders: Sequence[Order],
+    piece: Piece,
 ) -> Added:
     """Add up columns of some rows, and what the groups of places hold: the second pass."""
     rows, K = piece.rows, piece.rows.n_populations
@@ -399,14 +430,18 @@ class EvaluatedTables:
         """Return the sum of what a pass finds in all pieces."""
         raise NotImplementedError
 
-    def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
+    def scored(
+        self, orders: Sequence[Order], extra: Sequence[Sequence[float]]
+    ) -> list[Scored]:
         """Return the places of each order; ``extra`` are edges that bins of it must have."""
         raise NotImplementedError
 
     def add(self, sheet: Sheet, scored: Sequence[Scored]) -> Added:
         """Add up all that is asked for on a sheet."""
         orders = tuple(people.order for people in scored)
-        added = self.over(partial(add_columns, tuple(sheet.columns), sheet.group, orders))
+        added = self.over(
+            partial(add_columns, tuple(sheet.columns), sheet.group, orders)
+        )
         sheet.totals = added.sums.totals()
         return added
 

@@ -27,7 +27,9 @@ from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import critical_value, verdict_of
 from unjoined.evaluate.terms import EvaluationRows
 
-Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
+Conditions = dict[
+    int, tuple[float, float]
+]  # of a feature: above the first, at most the second
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
@@ -81,8 +83,12 @@ class NamedFeatures:
         names = [f"x{j + 1}" for j in range(matrix.shape[1])]
         features = [Feature(name, name, NUMBER) for name in names]
         if encoder is not None:
-            features = [feature for code in encoder.columns_ for feature in _features_of(code)]
-        looked = (_look(feature, matrix[:, j], truths) for j, feature in enumerate(features))
+            features = [
+                feature for code in encoder.columns_ for feature in _features_of(code)
+            ]
+        looked = (
+            _look(feature, matrix[:, j], truths) for j, feature in enumerate(features)
+        )
         return cls(tuple(looked), encoder)
 
     @property
@@ -93,7 +99,9 @@ class NamedFeatures:
     def numbers(self, X: MatrixLike) -> tuple[Array, list[str]]:
         """Return the target with the same columns as numbers, and what is strange about it."""
         if len(X) == 0:
-            raise InputError("target has no rows. Leave it out, or give the people in question.")
+            raise InputError(
+                "target has no rows. Leave it out, or give the people in question."
+            )
         names = column_names(X)
         if self.encoder is not None and names is not None:
             wanted = self.encoder.feature_names_in_.tolist()
@@ -123,7 +131,9 @@ class NamedFeatures:
         words = [
             word
             for at in columns.values()
-            for word in _said([self.columns[j] for j in at], [conditions[j] for j in at])
+            for word in _said(
+                [self.columns[j] for j in at], [conditions[j] for j in at]
+            )
         ]
         return " and ".join(words) or "everyone"
 
@@ -156,7 +166,9 @@ def _look(feature: Feature, values: Array, truths: Collection[str]) -> Feature:
     return replace(feature, holds=holds, values=ends, is_whole=whole)
 
 
-def _said(features: Sequence[Feature], bounds: Sequence[tuple[float, float]]) -> Iterator[str]:
+def _said(
+    features: Sequence[Feature], bounds: Sequence[tuple[float, float]]
+) -> Iterator[str]:
     """Say the conditions on one column of the user's table."""
     column = features[0].column
     if features[0].holds == LEVEL:
@@ -242,7 +254,11 @@ class Region:
     def gap_words(self) -> str:
         """The gap, and how far it may be off at a level of 95 percent."""
         off = critical_value(0.95) * self.standard_error
-        return f"{self.gap:+.2f} ± {off:.2f}" if np.isfinite(off) else f"{self.gap:+.2f}, no bound"
+        return (
+            f"{self.gap:+.2f} ± {off:.2f}"
+            if np.isfinite(off)
+            else f"{self.gap:+.2f}, no bound"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +285,9 @@ class Regions:
         """Return some leaves in as few words as the tree has: its topmost nodes that they fill."""
         filled = set(chosen)
         below: set[int] = set()
-        for node in range(len(self.children))[::-1]:  # children come after their parents
+        for node in range(len(self.children))[
+            ::-1
+        ]:  # children come after their parents
             pair = self.children[node].tolist()
             if filled.issuperset(pair):
                 filled.add(node)
@@ -346,7 +364,9 @@ def _split(
     )
 
 
-def _measure(rows: EvaluationRows, inside: BoolArray, people: Array) -> tuple[float, float, float]:
+def _measure(
+    rows: EvaluationRows, inside: BoolArray, people: Array
+) -> tuple[float, float, float]:
     """Return the mean gap inside a region, its strength and its standard error."""
     p, K = rows.population_share, rows.n_populations
     share = people[inside].sum()

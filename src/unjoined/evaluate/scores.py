@@ -15,7 +15,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT, check_length, check_option, check_two
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_length,
+    check_option,
+    check_two,
+)
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
@@ -71,7 +77,9 @@ def minmax_objective(
     0.0
     """
     rows, used = labelled_rows(X, y, treatment, population, sample_weight)
-    instead = "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
+    instead = (
+        "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
+    )
     check_two(rows.names, f"found {{}} in n_samples={len(used)} rows", instead)
     scale = rows.coding.scale
     f = aligned_values("uplift", uplift, used) / scale
@@ -85,7 +93,9 @@ def minmax_objective(
     return float(scale**2 * (2.0 * cross - 4.0 * linear - square))
 
 
-def weighted_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) -> float:
+def weighted_risk(
+    uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any
+) -> float:
     r"""Return a risk that the true uplift minimises, from rows the estimate has not seen.
 
     .. math::
@@ -147,7 +157,9 @@ def weighted_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any)
     return HeldOutRows.from_data(X, y, **others).score(uplift, "weighted_risk")
 
 
-def outcome_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) -> float:
+def outcome_risk(
+    uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any
+) -> float:
     r"""Return the squared error of held-out outcomes that an uplift leaves.
 
     .. math::
@@ -193,7 +205,9 @@ def outcome_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) 
     return HeldOutRows.from_data(X, y, **others).score(uplift, "outcome_risk")
 
 
-def fixed_critic_score(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) -> float:
+def fixed_critic_score(
+    uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any
+) -> float:
     r"""Return what a fixed family of critics finds to object to in an uplift.
 
     .. math::
@@ -352,7 +366,9 @@ class HeldOutRows:
         """
         values = self.values(uplift, name) - self.values(other, name)
         share, variance = self.rows.share, 0.0
-        for at in self.rows.all_cells():  # drawn by themselves: only the spread within counts
+        for at in (
+            self.rows.all_cells()
+        ):  # drawn by themselves: only the spread within counts
             n = len(at)
             off = share[at] * (values[at] - np.average(values[at], weights=share[at]))
             variance += n / (n - 1) * float(off @ off) if n > 1 else math.nan
@@ -369,7 +385,9 @@ class HeldOutRows:
         return scale**2 * SCORES[name](f, self.rows, self.nuisances)
 
 
-def weighted_values(f: Array, rows: LabelledRows, gap: Array, center: Array | float = 0.0) -> Array:
+def weighted_values(
+    f: Array, rows: LabelledRows, gap: Array, center: Array | float = 0.0
+) -> Array:
     r"""Return :math:`t \nu_k f^2` at treatment rows and :math:`-4 y \nu_k f` at outcome rows.
 
     ``gap`` (n,) is :math:`\nu_k` of the row's population. Of two populations it is
@@ -381,7 +399,9 @@ def weighted_values(f: Array, rows: LabelledRows, gap: Array, center: Array | fl
 
 def _centred_risk(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     """Return the rows' part in the weighted risk, by cross-fitted gaps and means."""
-    return weighted_values(f, rows, nuisances.contrast(rows.population), _center(rows, nuisances))
+    return weighted_values(
+        f, rows, nuisances.contrast(rows.population), _center(rows, nuisances)
+    )
 
 
 def _center(rows: LabelledRows, nuisances: Nuisances) -> Array:
@@ -409,7 +429,9 @@ def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     M = (Psi * share[:, None]).T @ Psi + 2.0 * CRITIC_RIDGE * np.eye(Psi.shape[1])
     # In whitened coordinates M is the identity, and so is every inner product needed.
     Psi = solve_triangular(cholesky(M, lower=True), Psi.T, lower=True).T
-    term = (rows.label - _center(rows, nuisances)) * np.where(rows.is_outcome, -4.0, 2.0 * f)
+    term = (rows.label - _center(rows, nuisances)) * np.where(
+        rows.is_outcome, -4.0, 2.0 * f
+    )
     total = np.zeros(len(f))
     for contrast in _contrasts(len(rows.names)):
         signed = contrast[rows.population] * term
@@ -430,7 +452,9 @@ def _contrasts(n: int) -> Array:
     not change the sum of what their critics find.
     """
     j = np.arange(1.0, n)
-    rows = np.tri(n - 1, n) - np.diag(j, 1)[:-1]  # 1 -1 0 0, 1 1 -2 0, 1 1 1 -3 and so on
+    rows = (
+        np.tri(n - 1, n) - np.diag(j, 1)[:-1]
+    )  # 1 -1 0 0, 1 1 -2 0, 1 1 1 -3 and so on
     return rows * np.sqrt(n / (j * (j + 1.0)))[:, None]
 
 
@@ -439,7 +463,9 @@ def _critic_basis(rows: LabelledRows) -> Array:
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     size = min(CRITIC_CENTERS, len(Z))
     rng = check_random_state(0)
-    critic = draw_basis("smooth", Z, n_centers=size, width="median", rng=rng, weight=rows.relative)
+    critic = draw_basis(
+        "smooth", Z, n_centers=size, width="median", rng=rng, weight=rows.relative
+    )
     return critic(Z)
 
 
@@ -487,13 +513,19 @@ class UpliftScorer:
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return the score of a fitted estimator on held-out rows, squared outcome units."""
-        rows = pickle.dumps((feature_matrix(X), y, treatment, population, sample_weight))
+        rows = pickle.dumps(
+            (feature_matrix(X), y, treatment, population, sample_weight)
+        )
         key = hashlib.blake2b(rows, digest_size=16).digest()
         if key not in self._held:
             while len(self._held) >= REMEMBERED:
                 del self._held[next(iter(self._held))]  # the oldest
             self._held[key] = HeldOutRows.from_data(
-                X, y, treatment=treatment, population=population, sample_weight=sample_weight
+                X,
+                y,
+                treatment=treatment,
+                population=population,
+                sample_weight=sample_weight,
             )
         return -self._held[key].score(estimator.predict(X), self.name)
 
@@ -511,7 +543,9 @@ class UpliftScorer:
 
     def __repr__(self) -> str:
         """Return how the scorer was made."""
-        return f"uplift_scorer({self.name!r}{', weighted=True' if self.weighted else ''})"
+        return (
+            f"uplift_scorer({self.name!r}{', weighted=True' if self.weighted else ''})"
+        )
 
 
 def uplift_scorer(name: str, *, weighted: bool = False) -> UpliftScorer:

@@ -46,10 +46,16 @@ class IdentificationStrength:
     mean_gap: float  # in the share treated
     rms_gap: float  # root mean square of the gap over x, corrected for noise; 0 if not detectable
     f_statistic: float  # first-stage F: whether the policies are the same at every x
-    degrees: int  # functions of x the gap was projected on, times the populations less one
+    degrees: (
+        int  # functions of x the gap was projected on, times the populations less one
+    )
     populations: tuple[Any, ...] = ()  # their names
-    pairs: tuple[IdentificationStrength, ...] = ()  # of each two, if there are more than two
-    strength: float | None = None  # of the average's denominator, its square over its variance
+    pairs: tuple[
+        IdentificationStrength, ...
+    ] = ()  # of each two, if there are more than two
+    strength: float | None = (
+        None  # of the average's denominator, its square over its variance
+    )
 
     @property
     def is_weak(self) -> bool:
@@ -77,8 +83,12 @@ class IdentificationStrength:
         names = ("mean_gap", "rms_gap", "f_statistic", "degrees", "is_weak")
         pairs = self.pairs or (self,)
         ends = {"first": 0, "second": 1}
-        columns = {end: [pair.populations[k] for pair in pairs] for end, k in ends.items()}
-        return columns | {name: [getattr(pair, name) for pair in pairs] for name in names}
+        columns = {
+            end: [pair.populations[k] for pair in pairs] for end, k in ends.items()
+        }
+        return columns | {
+            name: [getattr(pair, name) for pair in pairs] for name in names
+        }
 
 
 def identification_strength(
@@ -138,7 +148,9 @@ def identification_strength(
     return strength_of(rows).measured_by(average_effect(rows))
 
 
-def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> IdentificationStrength:
+def strength_of(
+    rows: LabelledRows, *, n_jobs: int | None = None
+) -> IdentificationStrength:
     """Measure the strength from checked rows of two populations or more."""
     policy = sum_policies(rows, n_jobs=n_jobs)
     return strength_of_sums(policy, rows.names, rows.X.shape[1])
@@ -157,7 +169,9 @@ def strength_of_sums(
     q = n_functions(int(n.sum()) // (K - 1), d)
     p = n / n.sum() if K > 2 else np.full(2, 0.5)
     B = policy.label[:, :q] / policy.weight[:, None]  # (K, q) estimates of E_k[t d]
-    V = policy.square[:, :q, :q] / policy.weight[:, None, None] ** 2  # covariances, as t^2 = 1
+    V = (
+        policy.square[:, :q, :q] / policy.weight[:, None, None] ** 2
+    )  # covariances, as t^2 = 1
     G = np.tensordot(p / policy.weight, policy.gram[:, :q, :q], axes=1)
     apart = B - p @ B
     inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
@@ -307,7 +321,9 @@ class GainByScore:
         """
         fewest = min(len(at) for at in cell_positions(evaluation.cell))
         few = int(np.clip(fewest // BIN_ROWS, 1, FEW_BINS))
-        edges, below = _edges(predicted, weight, MANY_BINS if fewest >= MANY_ROWS else few)
+        edges, below = _edges(
+            predicted, weight, MANY_BINS if fewest >= MANY_ROWS else few
+        )
         J = len(below) + 1
         people = evaluation.share * evaluation.aim
         rank = np.empty(len(score))
@@ -321,7 +337,9 @@ class GainByScore:
         covariance = totals.covariance.copy()
         covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
         inside = np.searchsorted(edges[1:-1], predicted, side="right")
-        center = np.bincount(inside, weight * predicted, J) / np.bincount(inside, weight, J)
+        center = np.bincount(inside, weight * predicted, J) / np.bincount(
+            inside, weight, J
+        )
         return cls(
             edges,
             center,
@@ -341,7 +359,9 @@ class GainByScore:
         Estimate
             Its interval is Fieller's.
         """
-        return self._totals(np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1))
+        return self._totals(
+            np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1)
+        )
 
     def shifted(self, change: float) -> GainByScore:
         """Return the record of people who gain more by ``change`` each, outcome units."""
@@ -441,10 +461,18 @@ class GainByScore:
         if len(h) > 1:
             # A part of a bin is as far from its average as its predictions are, times the slope
             # of averages over predictions.
-            scores = np.clip(check_vector("uplift", uplift), self.edges[0], self.edges[-1])
-            off = (scores - self.center[self.bins(uplift)]) @ np.asarray(rule, dtype=float) / count
+            scores = np.clip(
+                check_vector("uplift", uplift), self.edges[0], self.edges[-1]
+            )
+            off = (
+                (scores - self.center[self.bins(uplift)])
+                @ np.asarray(rule, dtype=float)
+                / count
+            )
             top = h + (h @ self.denominator) * off * self._line(self.center)[1]
-        return self._totals(np.array([np.concatenate([top, zero]), np.concatenate([zero, h])]))
+        return self._totals(
+            np.array([np.concatenate([top, zero]), np.concatenate([zero, h])])
+        )
 
     def told(self, uplift: ArrayLike, rule: ArrayLike) -> float:
         """Return the share of the people treated for whom the policies differ enough to tell.
@@ -485,12 +513,18 @@ def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
     values = predicted[order]
     mass = np.cumsum(weight[order])
     tied = SAME * float(np.abs(values).max(initial=0.0))
-    starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
+    starts = 1 + np.flatnonzero(
+        np.diff(values) > tied
+    )  # of each run of values but the first
     below = mass[starts - 1] / mass[-1]
     wanted = np.arange(1, n_bins) / n_bins if len(starts) else ()
-    chosen = np.unique([np.abs(below - share).argmin() for share in wanted]).astype(np.int64)
+    chosen = np.unique([np.abs(below - share).argmin() for share in wanted]).astype(
+        np.int64
+    )
     at = starts[chosen]
-    return np.insert(values[[0, -1]], 1, 0.5 * (values[at - 1] + values[at])), below[chosen]
+    return np.insert(values[[0, -1]], 1, 0.5 * (values[at - 1] + values[at])), below[
+        chosen
+    ]
 
 
 def ranking_noise(scores: Array) -> float:
@@ -500,7 +534,9 @@ def ranking_noise(scores: Array) -> float:
     the rows they share, K - 2 folds of K - 1, so that it agrees to that extent.
     """
     K = scores.shape[1]
-    if np.ptp(scores, axis=0).min() <= SAME * np.abs(scores).max():  # somebody ranks nobody
+    if (
+        np.ptp(scores, axis=0).min() <= SAME * np.abs(scores).max()
+    ):  # somebody ranks nobody
         return 1.0
     ranks = np.apply_along_axis(rankdata, 0, scores)
     agreement = (np.corrcoef(ranks.T).sum() - K) / (K * (K - 1))
@@ -511,7 +547,9 @@ def mid_ranks(score: Array, weight: Array) -> Array:
     """Return the share of weight below each score plus half of the tied, from 0 to 1."""
     order = np.argsort(score, kind="stable")
     tied = SAME * float(np.abs(score).max(initial=0.0))
-    run = np.zeros(len(score), dtype=np.int64)  # of nearly equal scores, the lowest first
+    run = np.zeros(
+        len(score), dtype=np.int64
+    )  # of nearly equal scores, the lowest first
     run[order[1:]] = np.cumsum(np.diff(score[order]) > tied)
     size = np.bincount(run, weight)
     return np.asarray((np.cumsum(size) - 0.5 * size)[run] / size.sum())
@@ -533,13 +571,17 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
     if constant and not plan.centring:
         sums = center_sums(sums, plan.basis)
     p, groups = plan.basis.size, sums.groups
-    value = np.zeros((2, len(groups), 2, 2))  # numerator or denominator; group; population; sum
+    value = np.zeros(
+        (2, len(groups), 2, 2)
+    )  # numerator or denominator; group; population; sum
     for i, group in enumerate(groups):
         g = _weights_without(sums, group, p, constant=constant)
         value[:, i, :, 0] = sums.label_basis[:, :, group, :p] @ g
         value[:, i, :, 1] = sums.weight[:, :, group]
     scale = np.array([plan.coding.scale, 0.5])  # treatments are -1/+1
-    left = np.array([scale * _contrast(np.delete(value, i, 1)) for i in range(len(groups))])
+    left = np.array(
+        [scale * _contrast(np.delete(value, i, 1)) for i in range(len(groups))]
+    )
     G = len(groups)
     apart = left - left.mean(axis=0)
     covariance = widening(G) ** 2 * (G - 1) / G * apart.T @ apart
@@ -548,7 +590,11 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
 
 def widening(n_groups: int) -> float:
     """Return what standard errors from few groups are multiplied by, so that 95 % is 95 %."""
-    return float(stdtrit(n_groups - 1, 0.975)) / critical_value(0.95) if n_groups > 1 else np.nan
+    return (
+        float(stdtrit(n_groups - 1, 0.975)) / critical_value(0.95)
+        if n_groups > 1
+        else np.nan
+    )
 
 
 def _contrast(value: Array) -> Array:
@@ -572,4 +618,6 @@ def _weights_without(sums: MomentSums, group: int, p: int, *, constant: bool) ->
     first, second = others.label_cross[1, :, :p, :p] / weight[1, ..., None]
     A = 0.5 * (first - second)
     met = solve(C, np.column_stack([A, C[:, 0]]), assume_a="pos")
-    return np.asarray(solve(A.T @ met[:, :p] + NARROW**2 * C, A.T @ met[:, p], assume_a="pos"))
+    return np.asarray(
+        solve(A.T @ met[:, :p] + NARROW**2 * C, A.T @ met[:, p], assume_a="pos")
+    )

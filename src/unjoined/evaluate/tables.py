@@ -30,7 +30,15 @@ from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.labels import SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.evaluate.ranks import EvaluatedTables, Gain, Order, Piece, Scored, Sheet, T
+from unjoined.evaluate.ranks import (
+    EvaluatedTables,
+    Gain,
+    Order,
+    Piece,
+    Scored,
+    Sheet,
+    T,
+)
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.terms import EvaluationRows, evaluation_rows, refuse_few
 from unjoined.model.crossfit import CrossFit
@@ -69,7 +77,11 @@ def row_fingerprint(rows: LabelledRows) -> str:
 
 def was_fitted_to(model: Any, data: Any) -> bool:
     """Tell whether a model was fitted to these rows in memory; of other sources nobody knows."""
-    if not isinstance(data, SeparateLabels) or data.is_streamed or not hasattr(model, "run_"):
+    if (
+        not isinstance(data, SeparateLabels)
+        or data.is_streamed
+        or not hasattr(model, "run_")
+    ):
         return False
     rows = data.labelled(model._check_features(data.X, reset=False))
     return bool(row_fingerprint(rows) == model.run_["data"])
@@ -102,7 +114,9 @@ def _check_costs(values: Array) -> Array:
 class Asked:
     """Scores, and rules by them: what is computed of each row, and the orders they need."""
 
-    def __init__(self, models: Mapping[str, Any], rules: Rules | None, *, in_pieces: bool) -> None:
+    def __init__(
+        self, models: Mapping[str, Any], rules: Rules | None, *, in_pieces: bool
+    ) -> None:
         self.in_pieces = in_pieces
         self.models = list(models)
         self.columns: list[Computed] = []
@@ -131,8 +145,13 @@ class Asked:
                 f"{{'best 30%': ('share', 0.3)}}, got {type(rules).__name__}."
             )
         if taken := [name for name in rules if name in ("average", "auuc", "qini")]:
-            raise InputError(f"a rule cannot be called {taken[0]!r}. Choose another name.")
-        return {str(name): self._rule(f"rule {str(name)!r}", rule) for name, rule in rules.items()}
+            raise InputError(
+                f"a rule cannot be called {taken[0]!r}. Choose another name."
+            )
+        return {
+            str(name): self._rule(f"rule {str(name)!r}", rule)
+            for name, rule in rules.items()
+        }
 
     def _rule(self, title: str, rule: Any) -> tuple[Any, ...]:
         """Check a rule, and give it its kind and numbers; an int is a column."""
@@ -176,9 +195,15 @@ class Asked:
     def edges(self) -> list[list[float]]:
         """Return the edges that bins of each order must have, so that rules cut between bins."""
         # Scores in pieces have 7 digits; the edge below a threshold leaves all who reach it above.
-        cuts = [np.float32(rule[1]) for rule in self.rules.values() if rule[0] == "threshold"]
+        cuts = [
+            np.float32(rule[1])
+            for rule in self.rules.values()
+            if rule[0] == "threshold"
+        ]
         below = [float(np.nextafter(cut, np.float32(-np.inf))) for cut in cuts]
-        return [[0.0] if order.cost is not None else [0.0, *below] for order in self.orders]
+        return [
+            [0.0] if order.cost is not None else [0.0, *below] for order in self.orders
+        ]
 
     def gains(
         self, model: int, scored: Sequence[Scored], sheet: Sheet, *, plain: bool
@@ -192,7 +217,9 @@ class Asked:
                 own = numbers[0]
             elif kind == "budget" and isinstance(numbers[1], int):
                 wanted = (model, numbers[1])
-                at = next(i for i, o in enumerate(self.orders) if (o.score, o.cost) == wanted)
+                at = next(
+                    i for i, o in enumerate(self.orders) if (o.score, o.cost) == wanted
+                )
                 functional = scored[at].budget(numbers[0], scored[at].cost)
             else:
                 functional = scored[at].rule(kind, *numbers)
@@ -210,7 +237,9 @@ class HeldOutTables:
     used: BoolArray  # rows of the data with a label and a weight
     asked: BoolArray  # rows of the data that stand for the target
     target: MatrixLike | None  # other people the answer is for, as given
-    target_rows: tuple[Array, Array] | None  # the same or the target rows, as numbers; weights
+    target_rows: (
+        tuple[Array, Array] | None
+    )  # the same or the target rows, as numbers; weights
     strange: tuple[str, ...]  # values of the target such as no table has
 
     @classmethod
@@ -221,12 +250,18 @@ class HeldOutTables:
         rows = tables.labelled(matrix)
         checked = tables.checked
         aim = checked.target(matrix) if target is None else None
-        asked = (checked.cell == 2 * len(rows.names)) & (checked.weight > 0.0) & (target is None)
+        asked = (
+            (checked.cell == 2 * len(rows.names))
+            & (checked.weight > 0.0)
+            & (target is None)
+        )
         notes: list[str] = []
         if target is not None:
             own, notes = features.numbers(target)
             aim = own, np.ones(len(own))
-        return cls(tables, features, rows, checked.is_used, asked, target, aim, tuple(notes))
+        return cls(
+            tables, features, rows, checked.is_used, asked, target, aim, tuple(notes)
+        )
 
     @property
     def people(self) -> MatrixLike | None:
@@ -238,11 +273,15 @@ class HeldOutTables:
     def cross_fit(self, *, n_jobs: int | None = None, rng: Rng) -> CrossFit:
         """Fit policies and outcomes of these rows, as `Uplift` does, categories being blocks."""
         refuse_few(self.rows)
-        encoder = None if self.features.encoder is None else self.features.encoder.as_codes()
+        encoder = (
+            None if self.features.encoder is None else self.features.encoder.as_codes()
+        )
         if encoder is None or not encoder.codes_at:
             return CrossFit.of_rows(self.rows, n_jobs=n_jobs, rng=rng)
         coded = replace(self.rows, X=encoder.encode(self.data.X).matrix[self.used])
-        crossfit = CrossFit.of_rows(coded, categorical=encoder.codes_at, n_jobs=n_jobs, rng=rng)
+        crossfit = CrossFit.of_rows(
+            coded, categorical=encoder.codes_at, n_jobs=n_jobs, rng=rng
+        )
         return replace(crossfit, encode=lambda X: encoder.encode(X).matrix)
 
     def evaluated(
@@ -279,7 +318,9 @@ class HeldOutTables:
         for name, given, check in columns:
             values = self.values(name, given)
             found.append(values if check is None else check(values))
-        n = len(self.rows) + (0 if self.target_rows is None else len(self.target_rows[0]))
+        n = len(self.rows) + (
+            0 if self.target_rows is None else len(self.target_rows[0])
+        )
         return np.column_stack([np.empty((n, 0)), *found])
 
     def _aligned(self, name: str, values: Any) -> Array:
@@ -305,7 +346,9 @@ class HeldOutTables:
         values = check_vector(name, given(self.data.X))
         if self.target is None:
             return self._aligned(name, values)
-        return np.concatenate([values[self.used], check_vector(name, given(self.target))])
+        return np.concatenate(
+            [values[self.used], check_vector(name, given(self.target))]
+        )
 
 
 def cross_fit(
@@ -376,7 +419,9 @@ class RowsInMemory(EvaluatedTables):
         result: T = found
         return result
 
-    def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
+    def scored(
+        self, orders: Sequence[Order], extra: Sequence[Sequence[float]]
+    ) -> list[Scored]:
         """Return the places of each order, a row each."""
         rows = self.sample
         people = rows.share * rows.aim * rows.omega()

@@ -102,7 +102,9 @@ class RatioTerms:
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         values = np.column_stack(columns)
-        return Sums.of_rows(self.cell, self.share, values, int(self.cell.max()) + 1).totals()
+        return Sums.of_rows(
+            self.cell, self.share, values, int(self.cell.max()) + 1
+        ).totals()
 
     def by_bin(self, place: IntArray, n_bins: int) -> Totals:
         """Return numerators of groups that have no row in common, then denominators."""
@@ -131,13 +133,17 @@ class RatioTerms:
 
     def group(self, member: BoolArray | Array) -> Estimate:
         """Return the average uplift of a group, given as a mask or as shares of membership."""
-        return self.totals(self.numerator * member, self.denominator * member).ratio(0, 1)
+        return self.totals(self.numerator * member, self.denominator * member).ratio(
+            0, 1
+        )
 
 
 def cell_positions(cell: IntArray) -> list[IntArray]:
     """Return the positions of the rows of each cell that has any."""
     order = np.argsort(cell, kind="stable")
-    return np.split(order, 1 + np.flatnonzero(np.diff(cell[order]))) if len(cell) else []
+    return (
+        np.split(order, 1 + np.flatnonzero(np.diff(cell[order]))) if len(cell) else []
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +176,17 @@ class EvaluationRows:
 
     def take(self, at: IntArray | slice) -> EvaluationRows:
         """Return some of the rows."""
-        names = ("X", "cell", "fold", "share", "residual", "ratio", "aim", "policies", "effect")
+        names = (
+            "X",
+            "cell",
+            "fold",
+            "share",
+            "residual",
+            "ratio",
+            "aim",
+            "policies",
+            "effect",
+        )
         return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     def thinned(self, at: IntArray) -> EvaluationRows:
@@ -211,7 +227,9 @@ class EvaluationRows:
     @property
     def apart(self) -> Array:
         """Each policy minus the mean policy, shape (n, K)."""
-        return np.asarray(self.policies - (self.policies @ self.population_share)[:, None])
+        return np.asarray(
+            self.policies - (self.policies @ self.population_share)[:, None]
+        )
 
     @property
     def spread(self) -> Array:
@@ -227,7 +245,11 @@ class EvaluationRows:
         population = self.cell % self.n_populations
         spread = self.spread
         own = self.apart[np.arange(len(population)), population]
-        own = self.population_share[population] * own / np.where(spread > 0.0, spread, 1.0)
+        own = (
+            self.population_share[population]
+            * own
+            / np.where(spread > 0.0, spread, 1.0)
+        )
         return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
 
     def omega(self) -> Array:
@@ -248,8 +270,12 @@ class EvaluationRows:
         omega = self.omega()
         square = self.gap**2
         people = self.share * self.aim
-        counted, measured = (np.bincount(place, people * w, n_groups) for w in (omega, square))
-        times = np.divide(counted, measured, out=np.zeros(n_groups), where=measured > 0.0)
+        counted, measured = (
+            np.bincount(place, people * w, n_groups) for w in (omega, square)
+        )
+        times = np.divide(
+            counted, measured, out=np.zeros(n_groups), where=measured > 0.0
+        )
         return self.terms(omega, times[place] * square)
 
     def terms(self, omega: Array, measured: Array | None = None) -> RatioTerms:
@@ -287,10 +313,14 @@ class EvaluationRows:
         variance is that of one such person in each table, who would count by ``reach`` (n,).
         """
         target = ~self.is_labelled
-        total = self.totals(np.where(target, self.share[target] @ column[target], column))
+        total = self.totals(
+            np.where(target, self.share[target] @ column[target], column)
+        )
         one = np.zeros(2 * self.n_populations + 1)
         np.maximum.at(one, self.cell, np.where(target, 0.0, np.abs(self.share * reach)))
-        return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
+        return float(total.value[0]), max(
+            float(total.covariance[0, 0]), float(one @ one)
+        )
 
 
 def labelled_rows(
@@ -431,6 +461,7 @@ def with_target(
         "effect": rows.coding.scale * nuisances.effect,
     }
     both: dict[str, Any] = {
-        name: np.concatenate([getattr(labelled, name), new]) for name, new in behind.items()
+        name: np.concatenate([getattr(labelled, name), new])
+        for name, new in behind.items()
     }
     return replace(labelled, **both)

@@ -27,7 +27,10 @@ HARDLY_APART = 0.55  # as the next one; below, a difference is small
 # Chance that trees put a pair of rows from two tables in the right order: from the first on few
 # people of one have a like in the other, from the second on hardly anyone.
 MOSTLY_APART, APART = 0.9, 0.99
-THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target that is covered
+THIN, UNCOVERED = (
+    0.05,
+    0.5,
+)  # share of rows that count, share of the target that is covered
 GREEN, AMBER, RED = "green", "amber", "red"
 COLOURS = {IDENTIFIED: GREEN, WEAK: AMBER, UNKNOWN: RED}
 PAINT = {GREEN: "#2e7d32", AMBER: "#b26a00", RED: "#c62828"}
@@ -80,7 +83,9 @@ class Finding:
 
     def to_dict(self) -> dict[str, str]:
         """Return it in words, ready for JSON."""
-        return {name: getattr(self, name) for name in ("verdict", "what", "remedy", "topic")}
+        return {
+            name: getattr(self, name) for name in ("verdict", "what", "remedy", "topic")
+        }
 
     def __str__(self) -> str:
         """Return both sentences."""
@@ -173,14 +178,25 @@ class Asides(NamedTuple):
 
 def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
     """Return the diagnosis with its verdict, as good as the worst finding allows."""
-    sources = (_rows, _sharing, _balance, _refuted, _strength, _regions, _overlap, _between)
+    sources = (
+        _rows,
+        _sharing,
+        _balance,
+        _refuted,
+        _strength,
+        _regions,
+        _overlap,
+        _between,
+    )
     findings = [finding for source in sources for finding in source(measured, asides)]
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
     verdict = findings[0].verdict if findings else IDENTIFIED
     return replace(measured, verdict=verdict, findings=tuple(findings))
 
 
-def verdict_of_fit(strength: IdentificationStrength, doubts: Sequence[Doubt]) -> Verdict:
+def verdict_of_fit(
+    strength: IdentificationStrength, doubts: Sequence[Doubt]
+) -> Verdict:
     """Return the verdict that a fit can give by itself.
 
     It knows how far the policies are apart and what is wrong with tables by themselves.
@@ -206,7 +222,9 @@ def _doubt(doubt: Doubt) -> Finding:
 
 def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for enough rows in each table, and enough of the rarer outcome."""
-    few = min((t for t in d.tables if t.kind != "target"), key=lambda table: table.n_rows)
+    few = min(
+        (t for t in d.tables if t.kind != "target"), key=lambda table: table.n_rows
+    )
     if few.n_rows < FEWEST_ROWS:
         yield _finding(
             UNKNOWN,
@@ -270,7 +288,9 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 
 def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
-    treated = {t.population for t in d.tables if t.kind == "treatment" and t.label_mean == 1.0}
+    treated = {
+        t.population for t in d.tables if t.kind == "treatment" and t.label_mean == 1.0
+    }
     for name, balance in zip(d.identification.populations, d.balance, strict=True):
         tests = [check for check in d.checks if check.where == balance.where]
         rejected = [check.corrected for check in tests if check.is_rejected]
@@ -278,9 +298,13 @@ def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             continue
         size = abs(balance.difference)
         if size < TINY_DIFFERENCE and not balance.told_apart > HARDLY_APART:
-            grade = IDENTIFIED  # what many rows show of a difference that hardly matters
+            grade = (
+                IDENTIFIED  # what many rows show of a difference that hardly matters
+            )
         else:
-            grade = UNKNOWN if min(rejected) < SURE and size >= SMALL_DIFFERENCE else WEAK
+            grade = (
+                UNKNOWN if min(rejected) < SURE and size >= SMALL_DIFFERENCE else WEAK
+            )
         differs = {
             "feature": balance.feature,
             "difference": float(balance.difference),
@@ -289,7 +313,9 @@ def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
         if name in treated:
             yield _finding(grade, "balance.only treated", whom=name, **differs)
         else:
-            yield _finding(grade, "balance.different people", where=balance.where, **differs)
+            yield _finding(
+                grade, "balance.different people", where=balance.where, **differs
+            )
 
 
 def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
@@ -297,7 +323,9 @@ def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     for check in d.checks:
         if check.where == ALL_TABLES and check.is_rejected:
             grade = UNKNOWN if check.corrected < SURE else WEAK
-            yield _finding(grade, "law.refuted", what=check.what, p=float(check.corrected))
+            yield _finding(
+                grade, "law.refuted", what=check.what, p=float(check.corrected)
+            )
 
 
 def _overlap(d: Diagnosis, a: Asides) -> Iterator[Finding]:

@@ -22,7 +22,9 @@ PIECE_ROWS = 16_384
 # Rows of each group that are sorted together: a piece or two for each of its six cells and signs,
 # and few enough to be near at hand when they are gathered.
 BLOCK_ROWS = 8 * PIECE_ROWS
-CHUNK_VALUES = 102_400  # 0.8 megabytes: with room to spare in the cache a core has to itself
+CHUNK_VALUES = (
+    102_400  # 0.8 megabytes: with room to spare in the cache a core has to itself
+)
 
 
 class Piece(NamedTuple):
@@ -33,7 +35,9 @@ class Piece(NamedTuple):
     at: IntArray  # (m,) ascending
 
 
-def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: int) -> list[Piece]:
+def block_pieces(
+    rows: LabelledRows, groups: IntArray | None, start: int, stop: int
+) -> list[Piece]:
     """Sort the rows of one block by cell, group and, for treatments, the sign of the label."""
     block = slice(start, stop)
     group = None if groups is None else groups[block]

@@ -17,10 +17,14 @@ CONSTANT, LINE, SQUARE, CURVE = "constant", "line", "square", "curve"
 CATEGORY, PAIR = "category", "pair"
 FARTHEST = 5.0  # standard deviations: lines and squares stay where they are beyond
 N_KNOTS = 201
-FEW_VALUES = 20  # a feature with at most so many values among its knots is ranked by steps
+FEW_VALUES = (
+    20  # a feature with at most so many values among its knots is ranked by steps
+)
 SPIKE = 0.2  # share of the rows with one value, such as 0 spent, that makes it a level of its own
 MOST_COSINES = 8
-MOST_FACTORS = 24  # features and levels of categories in pairs; more have too many pairs
+MOST_FACTORS = (
+    24  # features and levels of categories in pairs; more have too many pairs
+)
 MOST_FEATURES = 100  # those that go along with the labels most
 FEWEST_COSINES = 2
 MOST_FUNCTIONS = 240  # of single features: beyond, curves get fewer cosines
@@ -41,7 +45,9 @@ class Curve:
         ranks = np.array([self.low, self.high])
         rising = np.isfinite(self.knots).all() and (np.diff(self.knots) > 0.0).all()
         if not rising or ranks.shape != (2, max(len(self.knots), 1)):
-            raise InputError("the knots of a curve must rise, with two ranks for each of them")
+            raise InputError(
+                "the knots of a curve must rise, with two ranks for each of them"
+            )
         if not (ranks >= 0.0).all() or not (ranks <= 1.0).all() or self.n_cosines < 0:
             raise InputError("the ranks of a curve must lie between 0 and 1")
 
@@ -58,7 +64,9 @@ class Curve:
 
     def spikes(self) -> Array:
         """Return the values that many rows share, of a feature that has many values."""
-        return self.knots[(self.high - self.low >= SPIKE) & (len(self.knots) > FEW_VALUES)]
+        return self.knots[
+            (self.high - self.low >= SPIKE) & (len(self.knots) > FEW_VALUES)
+        ]
 
     def angle(self, x: Array) -> Array:
         """Return pi times the rank of each value."""
@@ -87,10 +95,16 @@ class AdditiveBasis:
     scaling: Scaling
     features: tuple[int, ...]  # columns with a line
     curves: tuple[Curve, ...]  # one for each of them
-    categories: tuple[tuple[int, Array, Array], ...]  # column, codes or spikes, shares of the rows
-    pairs: tuple[tuple[int, int], ...]  # places among ``features``, and among ``levels`` beyond
+    categories: tuple[
+        tuple[int, Array, Array], ...
+    ]  # column, codes or spikes, shares of the rows
+    pairs: tuple[
+        tuple[int, int], ...
+    ]  # places among ``features``, and among ``levels`` beyond
     n_features: int
-    levels: tuple[tuple[int, int], ...] = ()  # places among ``categories`` and among their codes
+    levels: tuple[
+        tuple[int, int], ...
+    ] = ()  # places among ``categories`` and among their codes
 
     @classmethod
     def of_rows(
@@ -126,7 +140,9 @@ class AdditiveBasis:
             levels = _levels(categories, MOST_FACTORS - len(numeric))
             factors = [*numeric, *(categories[i][0] for i, _ in levels)]
             pairs = tuple(
-                (a, b) for a, b in combinations(range(len(factors)), 2) if factors[a] != factors[b]
+                (a, b)
+                for a, b in combinations(range(len(factors)), 2)
+                if factors[a] != factors[b]
             )
         scaling = Scaling.of_rows(X, weight)
         return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d, levels)
@@ -163,7 +179,12 @@ class AdditiveBasis:
     def size(self) -> int:
         """Number of functions p."""
         bent = self.bent
-        size = 1 + len(self.features) + len(bent) + sum(self.curves[j].n_cosines for j in bent)
+        size = (
+            1
+            + len(self.features)
+            + len(bent)
+            + sum(self.curves[j].n_cosines for j in bent)
+        )
         size += sum(len(codes) for _, codes, _ in self.categories)
         return size + len(self.pairs)
 
@@ -172,7 +193,9 @@ class AdditiveBasis:
         left = used.copy()
         k = self.size - len(self.pairs)
         left[:k] = True
-        pairs = tuple(pair for pair, use in zip(self.pairs, left[k:], strict=True) if use)
+        pairs = tuple(
+            pair for pair, use in zip(self.pairs, left[k:], strict=True) if use
+        )
         return replace(self, pairs=pairs), left
 
     def waves(self, X: Array) -> Array:
@@ -183,7 +206,9 @@ class AdditiveBasis:
                 np.cos(curve.angle(X[:, c]), out=waves[j])
         return waves.T
 
-    def __call__(self, X: Array, waves: Array | None = None, *, out: Array | None = None) -> Array:
+    def __call__(
+        self, X: Array, waves: Array | None = None, *, out: Array | None = None
+    ) -> Array:
         """Map rows (n, d) to the values of the functions (n, p), given their waves if known.
 
         ``out``, (p, n), is written over if it is given; the values are then a view of it.
@@ -238,7 +263,9 @@ class AdditiveBasis:
         return found
 
 
-def _levels(categories: list[tuple[int, Array, Array]], most: int) -> tuple[tuple[int, int], ...]:
+def _levels(
+    categories: list[tuple[int, Array, Array]], most: int
+) -> tuple[tuple[int, int], ...]:
     """Return the levels of the categories that fit among ``most``, those of few levels first."""
     levels: list[tuple[int, int]] = []
     for i in sorted(range(len(categories)), key=lambda i: len(categories[i][1])):
@@ -259,7 +286,9 @@ def _write_cosines(wave: Array, out: Array) -> None:
         row *= np.sqrt(2.0) / (j + 1)
 
 
-def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> frozenset[int] | None:
+def leading_features(
+    X: Array, y: Array, exposure: Array, weight: Array
+) -> frozenset[int] | None:
     """Return the columns that go along with labels most, or None for all if they are not many."""
     if X.shape[1] <= MOST_FEATURES:
         return None
@@ -268,7 +297,9 @@ def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> froz
     score = np.zeros(X.shape[1])
     for signal in (apart, (exposure - weight @ exposure) * apart):
         pull = X.T @ (weight * signal) - (weight @ X) * (weight @ signal)
-        score = np.maximum(score, np.abs(pull) / max(np.sqrt(weight @ signal**2), 1e-300))
+        score = np.maximum(
+            score, np.abs(pull) / max(np.sqrt(weight @ signal**2), 1e-300)
+        )
     spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
     score = np.divide(score, spread, out=np.zeros_like(score), where=spread > 0.0)
     return frozenset(np.argsort(-score, kind="stable")[:MOST_FEATURES].tolist())

@@ -14,9 +14,21 @@ from numpy.random import RandomState as Rng
 from scipy.optimize import least_squares
 
 from unjoined._support import PROGRESS
-from unjoined._threads import CACHE_ROWS, Scratch, n_threads, one_blas_thread, over_pieces
+from unjoined._threads import (
+    CACHE_ROWS,
+    Scratch,
+    n_threads,
+    one_blas_thread,
+    over_pieces,
+)
 from unjoined._typing import Array, IntArray
-from unjoined.model.additive_basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
+from unjoined.model.additive_basis import (
+    CURVE,
+    PAIR,
+    SQUARE,
+    AdditiveBasis,
+    leading_features,
+)
 from unjoined.model.families import (
     BernoulliFamily,
     Family,
@@ -54,13 +66,20 @@ UNUSED = "unused"  # what was screened out
 IDLE = 0.02  # log-odds or standard deviations of the outcome that are not missed
 ALL_PAIRS = 66  # more are screened: those of 12 features have all a say
 ALL_BENDS = 12  # features; of more, those are bent that show it
-KEPT = {PAIR: 10, CURVE: 6}  # of what is screened: for the base, and as many for the effect
+KEPT = {
+    PAIR: 10,
+    CURVE: 6,
+}  # of what is screened: for the base, and as many for the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
 SAMPLE_STEPS = 7  # the same, if more rows than choose have the last word
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 MOST_TRIED = 2  # forms that are fitted to more rows than choose
-OVER_ALL: Any = {"n_steps": 2, "near": True, "tol": 0.5}  # for a fit to a sample, over all rows
+OVER_ALL: Any = {
+    "n_steps": 2,
+    "near": True,
+    "tol": 0.5,
+}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
 SHIFT_PRECISION = 0.1  # of the shift that levels an effect, log-odds: next to nothing
 TINY = 1e-12
@@ -96,7 +115,9 @@ class Chooser:
         """
         some = None
         if leading[0] is not None:
-            some = np.array(sorted(frozenset().union(*(each for each in leading if each))))
+            some = np.array(
+                sorted(frozenset().union(*(each for each in leading if each)))
+            )
         basis = AdditiveBasis.of_rows(
             rows.X,
             rows.weight,
@@ -106,7 +127,9 @@ class Chooser:
         )
         chooser = cls(rows, family, basis, basis(rows.X).T, leading[0])
         if isinstance(family, MeanFamily):
-            specification = Specification("", CURVES, CURVES if rows.exposure.any() else NOTHING)
+            specification = Specification(
+                "", CURVES, CURVES if rows.exposure.any() else NOTHING
+            )
             # Gross outcomes would spoil the residuals by which they are to be judged.
             bound = GROSS * robust_deviation(rows.y, rows.weight) or np.inf
             fit = replace(chooser, family=MeanFamily(bound)).fit(
@@ -140,7 +163,9 @@ class Chooser:
         pass_over = pass_in_memory(data, inner, n_jobs)
         start = np.zeros(len(parts.block))
         if simpler is None:
-            start[0] = self.family.intercept(float(np.average(rows.y, weights=rows.weight)))
+            start[0] = self.family.intercept(
+                float(np.average(rows.y, weights=rows.weight))
+            )
             fit = fit_additive(pass_over, inner, self.family, start, tol=tol)
         else:
             k = len(simpler.parts.base)
@@ -153,13 +178,21 @@ class Chooser:
                 to[here] = known[there]
             scales = simpler.scales.carried(simpler.parts, parts)
             fit = fit_additive(
-                pass_over, inner, simpler.family, start, scales, n_steps=self.more_steps, tol=tol
+                pass_over,
+                inner,
+                simpler.family,
+                start,
+                scales,
+                n_steps=self.more_steps,
+                tol=tol,
             )
         return replace(fit, parts=parts)
 
     def grow(self, fit: AdditiveFit, at: IntArray, tol: float) -> AdditiveFit:
         """Fit an effect that goes with the base of a fit to some of the rows."""
-        return grow(fit, self.rows.take(at), self.values[np.ix_(fit.parts.base, at)], tol)
+        return grow(
+            fit, self.rows.take(at), self.values[np.ix_(fit.parts.base, at)], tol
+        )
 
     def parts_of(
         self, specification: Specification, at: IntArray, simpler: AdditiveFit | None
@@ -167,7 +200,9 @@ class Chooser:
         """Return the functions of a form: of very many, those that some rows ask for most."""
         block, groups, columns = self.basis.blocks()
         if self.features is not None:
-            allowed = self.features.union(column for column, _, _ in self.basis.categories)
+            allowed = self.features.union(
+                column for column, _, _ in self.basis.categories
+            )
             groups = tuple(
                 group if allowed.issuperset(of) else UNUSED
                 for group, of in zip(groups, columns, strict=True)
@@ -190,12 +225,17 @@ class Chooser:
         named = np.array(groups)
         used = np.full(len(groups), True)
         size = np.zeros(len(groups))
-        np.add.at(size, block[np.concatenate([fit.parts.base, fit.parts.effect])], fit.coef**2)
+        np.add.at(
+            size, block[np.concatenate([fit.parts.base, fit.parts.effect])], fit.coef**2
+        )
         bends = (named == SQUARE) | (named == CURVE)
         has_bends = bool(bends[block[fit.parts.base]].any())
         if has_bends and len(self.basis.bent) > ALL_BENDS:
             used = ~bends | (size > IDLE**2)
-            if CURVE in specification.effect and not bends[block[fit.parts.effect]].any():
+            if (
+                CURVE in specification.effect
+                and not bends[block[fit.parts.effect]].any()
+            ):
                 best = self._asked_for(CURVE, block, named, fit, at)[-1]
                 squares = np.flatnonzero(named == SQUARE)
                 curves = np.flatnonzero(named == CURVE)
@@ -229,7 +269,9 @@ class Chooser:
         fits: Fits = {}
         for k, specification in enumerate(specifications):
             if specification.grows:
-                fits[specification.name] = self.grow(fits[specification.grows], rest, CHOICE_TOL)
+                fits[specification.name] = self.grow(
+                    fits[specification.grows], rest, CHOICE_TOL
+                )
                 continue
             inside = [
                 f.name
@@ -255,7 +297,9 @@ class Chooser:
                 if isinstance(fit.family, MeanFamily)
                 else fit.family
             )
-            losses[name] = rows.weight * family(rows.y, rows.exposure, *fit(values)).loss
+            losses[name] = (
+                rows.weight * family(rows.y, rows.exposure, *fit(values)).loss
+            )
         return losses
 
 
@@ -277,7 +321,9 @@ class HeldOutSpecifications:
     def trimmed(self) -> HeldOutSpecifications:
         """Return the forms that are kept, without the pairs that none of them uses."""
         used = np.full(self.chooser.basis.size, False)
-        kept = dict.fromkeys(name for table in (self.table, *self.others) for name in table.kept)
+        kept = dict.fromkeys(
+            name for table in (self.table, *self.others) for name in table.kept
+        )
         fits = {name: self.fits[name] for name in (kept | dict.fromkeys(self.leading))}
         for fit in (fit for each in fits.values() for fit in each):
             used[fit.parts.base] = used[fit.parts.effect] = True
@@ -295,14 +341,18 @@ class HeldOutSpecifications:
     def average(self) -> AdditiveAverage:
         """Return the average of all fits without one fold."""
         each = [self._averaged(self.table, j) for j in range(self.n_folds)]
-        members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
+        members = [
+            replace(m, weight=m.weight / len(each)) for one in each for m in one.members
+        ]
         return replace(each[0], members=tuple(members))
 
     def _averaged(self, table: SpecificationTable, j: int) -> AdditiveAverage:
         """Return the average of the fits without fold ``j`` by the weights of a table."""
         basis, fits = self.chooser.basis, self.fits
         kept = table.kept.items()
-        members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
+        members = (
+            Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept
+        )
         return AdditiveAverage(basis, tuple(members), table, fits[table.name[0]][j])
 
     def for_passes(self) -> HeldOutSpecifications:
@@ -324,11 +374,20 @@ class HeldOutSpecifications:
     def finished(self, finals: Fits) -> AdditiveAverage:
         """Return the average of the forms that are kept, as fitted to all rows."""
         basis, kept = self.chooser.basis, self.table.kept
-        members = (Member.of_fit(w, name, finals[name], basis.size) for name, w in kept.items())
-        return AdditiveAverage(basis, tuple(members), self.table, finals[self.table.name[0]])
+        members = (
+            Member.of_fit(w, name, finals[name], basis.size) for name, w in kept.items()
+        )
+        return AdditiveAverage(
+            basis, tuple(members), self.table, finals[self.table.name[0]]
+        )
 
     def everyone(
-        self, name: str, tol: float, n_jobs: int | None, *, near: AdditiveFit | None = None
+        self,
+        name: str,
+        tol: float,
+        n_jobs: int | None,
+        *,
+        near: AdditiveFit | None = None,
     ) -> AdditiveFit:
         """Fit a form to all rows that choose, from nothing or from a fit that is near."""
         at = np.arange(len(self.chooser.rows.y))
@@ -337,9 +396,13 @@ class HeldOutSpecifications:
         like = (near or self.fits[name][0]).parts
         with one_blas_thread():
             if specification.grows:
-                base = chooser.fit(specification, at, tol, like=like.alone(), n_jobs=n_jobs)
+                base = chooser.fit(
+                    specification, at, tol, like=like.alone(), n_jobs=n_jobs
+                )
                 return chooser.grow(base, at, tol)
-            return chooser.fit(specification, at, tol, simpler=near, like=like, n_jobs=n_jobs)
+            return chooser.fit(
+                specification, at, tol, simpler=near, like=like, n_jobs=n_jobs
+            )
 
 
 def hold_out_specifications(
@@ -382,16 +445,22 @@ def hold_out_specifications(
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for fitted in pool.map(fit_all, choosers, folds, inner):
             found.append(fitted)
-            PROGRESS.debug("%s: %d of %d", topic(specifications), len(found), len(folds))
+            PROGRESS.debug(
+                "%s: %d of %d", topic(specifications), len(found), len(folds)
+            )
     fits = {name: [fit[name] for fit in found] for name in named}
-    losses = {name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()}
+    losses = {
+        name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()
+    }
     for j, held in enumerate(folds):
         lost = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in lost.items():
             losses[name][held] += loss
     table = SpecificationTable.of_losses(losses)
     others = tuple(
-        SpecificationTable.of_losses({name: np.delete(loss, at) for name, loss in losses.items()})
+        SpecificationTable.of_losses(
+            {name: np.delete(loss, at) for name, loss in losses.items()}
+        )
         for at in folds
     )
     return HeldOutSpecifications(chooser, named, fits, table, others).trimmed()
@@ -417,7 +486,9 @@ def levelled(held: HeldOutSpecifications, fold: IntArray) -> HeldOutSpecificatio
         at = np.flatnonzero(fold == j)
         weight[at] = [table.kept.get(name, 0.0) for name in names]
         for i, name in enumerate(names):
-            base[at, i], effect[at, i] = held.fits[name][j](held.chooser.values[:, at].T)
+            base[at, i], effect[at, i] = held.fits[name][j](
+                held.chooser.values[:, at].T
+            )
     apart = rows.exposure - family.split
 
     def mixed(shift: Array) -> Array:
@@ -435,7 +506,10 @@ def levelled(held: HeldOutSpecifications, fold: IntArray) -> HeldOutSpecificatio
         return np.append(sums, np.sqrt(SHIFT_PRECISION) * shift[1])
 
     shift = least_squares(left, np.zeros(2)).x
-    fits = {name: [_shifted(fit, *shift) for fit in each] for name, each in held.fits.items()}
+    fits = {
+        name: [_shifted(fit, *shift) for fit in each]
+        for name, each in held.fits.items()
+    }
     return replace(held, fits=fits)
 
 
@@ -469,7 +543,9 @@ def average_specifications(
         family,
         specifications
         if n <= CHOICE_ROWS
-        else tuple(specification for specification in specifications if not specification.grows),
+        else tuple(
+            specification for specification in specifications if not specification.grows
+        ),
         fold[at],
         categorical=categorical,
         is_sample=n > CHOICE_ROWS,
@@ -498,8 +574,16 @@ class PassByFolds:
 
     def at(self, family: Family, coef: Array) -> list[Sums]:
         """Return the sums of each fold at coefficients."""
-        if self.last is None or self.last[0] != family or not np.array_equal(self.last[1], coef):
-            self.last = family, coef, [pass_over(family, coef) for pass_over in self.folds]
+        if (
+            self.last is None
+            or self.last[0] != family
+            or not np.array_equal(self.last[1], coef)
+        ):
+            self.last = (
+                family,
+                coef,
+                [pass_over(family, coef) for pass_over in self.folds],
+            )
         return self.last[2]
 
     def __call__(self, family: Family, coef: Array) -> Sums:
@@ -525,7 +609,9 @@ def _over_all(
     K = held.n_folds
     d = rows.X.shape[1]
     starts = range(0, len(rows.y), CACHE_ROWS)
-    waves = over_pieces(lambda at: basis.waves(rows.X[at : at + CACHE_ROWS]), starts, n_jobs)
+    waves = over_pieces(
+        lambda at: basis.waves(rows.X[at : at + CACHE_ROWS]), starts, n_jobs
+    )
     wide = np.hstack([rows.X, np.concatenate(list(waves))])
 
     scratch = Scratch()
@@ -545,16 +631,26 @@ def _over_all(
             passes = PassByFolds(
                 [pass_by_pieces(values, part, near.parts, n_jobs) for part in parts]
             )
-            fit = fit_additive(passes, near.parts, near.family, near.coef, near.scales, **OVER_ALL)
-            finals[name], without[name] = fit, fits_without(fit, passes.at(fit.family, fit.coef))
+            fit = fit_additive(
+                passes, near.parts, near.family, near.coef, near.scales, **OVER_ALL
+            )
+            finals[name], without[name] = (
+                fit,
+                fits_without(fit, passes.at(fit.family, fit.coef)),
+            )
     losses = _row_losses(values, replace(rows, X=wide), fold, without, n_jobs)
     beyond = np.delete(np.arange(len(rows.y)), at)
     tables = [
-        SpecificationTable.of_losses({name: loss[some] for name, loss in losses.items()})
+        SpecificationTable.of_losses(
+            {name: loss[some] for name, loss in losses.items()}
+        )
         for some in (beyond, *(beyond[fold[beyond] != j] for j in range(K)))
     ]
     all_rows = replace(held, fits=without, table=tables[0], others=tuple(tables[1:]))
-    each = (*(held.without(j) for j in range(K)), *(all_rows.without(j) for j in range(K)))
+    each = (
+        *(held.without(j) for j in range(K)),
+        *(all_rows.without(j) for j in range(K)),
+    )
     place = fold + K
     place[at] = fold[at]
     return all_rows.finished(finals), each, place
@@ -578,11 +674,17 @@ def _row_losses(
         for name, fits in without.items():
             family = fits[0].family
             row = np.arange(len(own))
-            family = replace(family, variance=noise) if isinstance(family, MeanFamily) else family
+            family = (
+                replace(family, variance=noise)
+                if isinstance(family, MeanFamily)
+                else family
+            )
             members = [Member.of_fit(1.0, name, fit, values.shape[1]) for fit in fits]
             base = values @ np.column_stack([member.base for member in members])
             effect = values @ np.column_stack([member.effect for member in members])
-            terms = family(rows.y[at], rows.exposure[at], base[row, own], effect[row, own])
+            terms = family(
+                rows.y[at], rows.exposure[at], base[row, own], effect[row, own]
+            )
             losses[name][at] = rows.weight[at] * terms.loss
 
     for _ in over_pieces(fill, range(0, len(rows.y), CACHE_ROWS), n_jobs):

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, Basis
-from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
+from unjoined._validation import (
+    check_count,
+    check_numbers,
+    check_positive,
+    check_row_width,
+)
 from unjoined.errors import InputError
 
 # Standard deviations from the mean beyond which features are taken for this far away. Products of
@@ -20,7 +25,9 @@ FARTHEST = 1e30
 TINY = 1e-140  # squares of smaller numbers lose digits
 
 
-SMALLEST = 1e-303  # what is divided by must be larger, lest a number of size one overflow
+SMALLEST = (
+    1e-303  # what is divided by must be larger, lest a number of size one overflow
+)
 
 
 TIE = 1e-9  # of the total weight: sums of weights that far apart are equal but for rounding
@@ -131,8 +138,12 @@ class BasisWriter:
     """
 
     width: int  # w
-    prepare: Callable[[Array, Array], None]  # of rows (m, d), columns (w, m) to be overwritten
-    write: Callable[[Any, Any], None]  # of columns (w, m), values (m, p) to be overwritten
+    prepare: Callable[
+        [Array, Array], None
+    ]  # of rows (m, d), columns (w, m) to be overwritten
+    write: Callable[
+        [Any, Any], None
+    ]  # of columns (w, m), values (m, p) to be overwritten
 
     def __call__(self, X: Array, p: int) -> Array:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
@@ -332,7 +343,9 @@ class StackedBasis:
 
     def writer(self, scaling: Scaling) -> BasisWriter:
         """Return what writes the values; linear functions and Gaussians take one product."""
-        if isinstance(self.first, LinearBasis) and isinstance(self.second, GaussianBasis):
+        if isinstance(self.first, LinearBasis) and isinstance(
+            self.second, GaussianBasis
+        ):
             return self.second.writer(scaling, linear=True)
         halves = scaled_writer(self.first, scaling), scaled_writer(self.second, scaling)
         return _stacked_writer(*halves, self.first.size)
@@ -364,7 +377,9 @@ def scaled_writer(basis: Basis, scaling: Scaling) -> BasisWriter:
 
 def has_constant(basis: Basis) -> bool:
     """Whether the functions begin with a constant and the features."""
-    return isinstance(basis.first if isinstance(basis, StackedBasis) else basis, LinearBasis)
+    return isinstance(
+        basis.first if isinstance(basis, StackedBasis) else basis, LinearBasis
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +435,9 @@ class ScaledBasis:
 def check_basis(name: str, basis: Any, d: int | None = None) -> int:
     """Return the number of features of what must be a basis, of ``d`` features if given."""
     if not isinstance(basis, Basis):
-        raise InputError(f"{name} must be a callable with size and n_features, got {basis!r}.")
+        raise InputError(
+            f"{name} must be a callable with size and n_features, got {basis!r}."
+        )
     if d not in (None, basis.n_features):
         raise InputError(
             f"{name} must have {d} features as what it goes with, not {basis.n_features}."
@@ -433,8 +450,14 @@ def basis_writer(basis: Callable[[Array], Array], X: Array, p: int) -> BasisWrit
     if isinstance(basis, Basis):
         check_row_width(X, basis.n_features)
         if basis.size != p:
-            raise InputError(f"the basis has {basis.size} functions, but {p} were asked for.")
-    return basis.writer if isinstance(basis, ScaledBasis) else _plain_writer(basis, X.shape[1])
+            raise InputError(
+                f"the basis has {basis.size} functions, but {p} were asked for."
+            )
+    return (
+        basis.writer
+        if isinstance(basis, ScaledBasis)
+        else _plain_writer(basis, X.shape[1])
+    )
 
 
 def _plain_writer(basis: Callable[[Array], Array], d: int) -> BasisWriter:

@@ -54,7 +54,9 @@ class Census:
     codes: Array  # distinct treatment labels; -1/+1 or 0/1
     cells: dict[tuple[str, Any], RowSketch]
     n_scores: int = 0  # last of the features, which are scores
-    digest: int = 0  # a fingerprint of all rows and weights, however they are cut into chunks
+    digest: int = (
+        0  # a fingerprint of all rows and weights, however they are cut into chunks
+    )
 
     @property
     def n_rows(self) -> int:
@@ -76,7 +78,9 @@ class Census:
         """Refuse a source that lacks a cell, or has a single population."""
         check_names(
             self.names,
-            lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
+            lambda name: (
+                " and ".join(kind for kind, of in self.cells if of == name) + " rows"
+            ),
         )
         if len(self.names) < 2:
             check_two(self.names, "the source has {}")
@@ -101,7 +105,9 @@ class Census:
     def without_samples(self) -> Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
         nothing = np.empty(0, dtype=np.int64)
-        return replace(self, cells={key: cell.take(nothing) for key, cell in self.cells.items()})
+        return replace(
+            self, cells={key: cell.take(nothing) for key, cell in self.cells.items()}
+        )
 
     def __add__(self, other: Census) -> Census:
         """Return the census of the rows of both; neither argument changes."""
@@ -137,14 +143,18 @@ class Census:
         sketches = [self.cells[table] for table in tables]
         sketches = [sketch.take(np.argsort(sketch.number)) for sketch in sketches]
         labels = [
-            coding.encode(sketch.label) if kind == OUTCOME else self.treatment(sketch.label)
+            coding.encode(sketch.label)
+            if kind == OUTCOME
+            else self.treatment(sketch.label)
             for (kind, _), sketch in zip(tables, sketches, strict=True)
         ]
         sizes = [len(sketch.number) for sketch in sketches]
         sample = LabelledRows(
             np.concatenate([sketch.X for sketch in sketches]),
             np.concatenate(labels),
-            np.repeat(np.arange(len(tables), dtype=np.min_scalar_type(len(tables))), sizes),
+            np.repeat(
+                np.arange(len(tables), dtype=np.min_scalar_type(len(tables))), sizes
+            ),
             np.concatenate([sketch.sample_weight() for sketch in sketches]),
             names,
             coding,
@@ -197,7 +207,11 @@ def census_of_rows(
 
 
 def _sorted_names(cells: Mapping[tuple[str, Any], RowSketch]) -> tuple[Any, ...]:
-    return tuple(sorted({name for _, name in cells}, key=lambda name: (type(name).__name__, name)))
+    return tuple(
+        sorted(
+            {name for _, name in cells}, key=lambda name: (type(name).__name__, name)
+        )
+    )
 
 
 def _some_values(known: Array, values: Array) -> Array:
@@ -291,14 +305,24 @@ class RowSketch:
         return self.weight * factor
 
 
-def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
+def take_sample(
+    rows: LabelledRows, most: int, rng: Rng
+) -> tuple[LabelledRows, IntArray]:
     """Return at most ``most`` rows of each cell, with the weight of all, and where they were."""
     cells = rows.all_cells()
     chosen = [
-        np.sort(at[sample_without_replacement(len(at), min(len(at), most), random_state=rng)])
+        np.sort(
+            at[
+                sample_without_replacement(
+                    len(at), min(len(at), most), random_state=rng
+                )
+            ]
+        )
         for at in cells
     ]
-    more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
+    more = [
+        np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)
+    ]
     positions = np.concatenate(chosen)
     sample = rows.take(positions)
     return replace(sample, weight=sample.weight * np.concatenate(more)), positions

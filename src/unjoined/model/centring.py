@@ -29,7 +29,9 @@ from unjoined.model.moments import MomentSums
 from unjoined.model.regressors import deal_rows, fit_weighted, seeded_clone
 
 N_FOLDS = 5
-CROSS_FIT_ROWS = 100_000  # above, means and all else that comes before sums is fitted to a sample
+CROSS_FIT_ROWS = (
+    100_000  # above, means and all else that comes before sums is fitted to a sample
+)
 SAMPLE_ROWS = 20_000
 PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
 # Counting each degree of freedom 1.4 times keeps generalised cross-validation from the rough
@@ -75,7 +77,10 @@ class ModelMeans:
         """Return the means at features as they came (n, d), shape (n, 4)."""
         Z = self.scaling(X)
         return np.column_stack(
-            [np.asarray(model.predict(Z), dtype=np.float64).ravel() for model in self.models]
+            [
+                np.asarray(model.predict(Z), dtype=np.float64).ravel()
+                for model in self.models
+            ]
         )
 
 
@@ -83,7 +88,9 @@ def check_center(center: Any) -> None:
     """Refuse what is neither a switch nor a regressor."""
     if isinstance(center, bool):
         return
-    if isinstance(center, type) or not (hasattr(center, "fit") and hasattr(center, "predict")):
+    if isinstance(center, type) or not (
+        hasattr(center, "fit") and hasattr(center, "predict")
+    ):
         raise InputError(
             f"center must be True, False or a scikit-learn regressor, got {center!r}. True uses "
             "ridge regression on a smooth basis."
@@ -129,7 +136,11 @@ def subtract_means(
     label = rows.label.copy()
     gap = np.empty(len(rows))
     for j, mean in enumerate(means):
-        at = np.arange(len(rows)) if fold is None or len(means) == 1 else np.flatnonzero(fold == j)
+        at = (
+            np.arange(len(rows))
+            if fold is None or len(means) == 1
+            else np.flatnonzero(fold == j)
+        )
         cells = mean(rows.X[at], n_jobs)
         m = (cells[:, 0] + cells[:, 1]) / 2.0
         q = (cells[:, 2] + cells[:, 3]) / 2.0
@@ -150,7 +161,9 @@ def winsorized(rows: LabelledRows) -> LabelledRows:
     )
     reach = GROSS * (high - low) / 1.349  # of a normal law, its standard deviation
     label = rows.label.copy()
-    if reach > 0.0:  # else half of the outcomes are alike, and nothing says what is gross
+    if (
+        reach > 0.0
+    ):  # else half of the outcomes are alike, and nothing says what is gross
         label[outcome] = np.clip(label[outcome], median - reach, median + reach)
     return replace(rows, label=label)
 
@@ -192,14 +205,20 @@ def _smooth_means(
         at = rng.choice(len(rows.X), SAMPLE_ROWS, replace=False)
     Z = scaling(rows.X[at])
     weight = rows.relative[at]
-    smooth = draw_basis("smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight)
+    smooth = draw_basis(
+        "smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight
+    )
     basis = ScaledBasis(smooth, scaling)
     # The mean is taken off first: sums of squares of labels far from 0 would cancel.
     offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
     label = rows.label - np.where(rows.is_outcome, offset[0], offset[2])
     n_folds = int(fold.max()) + 1
-    sums = accumulate(basis, basis.size, replace(rows, label=label), groups=fold, n_jobs=n_jobs)
-    n_linear = smooth.first.size - 1 if isinstance(smooth, StackedBasis) else smooth.n_features
+    sums = accumulate(
+        basis, basis.size, replace(rows, label=label), groups=fold, n_jobs=n_jobs
+    )
+    n_linear = (
+        smooth.first.size - 1 if isinstance(smooth, StackedBasis) else smooth.n_features
+    )
     means: list[Means] = []
     for j in range(n_folds):
         others = sums.without(j) if n_folds > 1 else sums
@@ -280,7 +299,9 @@ class SmoothPath(NamedTuple):
         return np.vstack([(self.inverse @ self.v)[:, None] - self.B @ c, c])
 
 
-def center_sums(sums: MomentSums, basis: Basis, contrasts: Array | None = None) -> MomentSums:
+def center_sums(
+    sums: MomentSums, basis: Basis, contrasts: Array | None = None
+) -> MomentSums:
     r"""Subtract from labels what the functions predict of them, when they are added up already.
 
     With :math:`m(x) = c^\top \phi(x)` the sums of :math:`(y - m) \phi` are those of
@@ -293,9 +314,13 @@ def center_sums(sums: MomentSums, basis: Basis, contrasts: Array | None = None) 
     p, d = basis.size, basis.n_features
     parts = np.array([0.5, 0.5]) if contrasts is None else np.abs(contrasts[0]) / 2.0
     cells = sums.over_groups()
-    outcome, treatment = parts @ (cells.label_basis[..., 0] / cells.weight).T  # mean labels
+    outcome, treatment = (
+        parts @ (cells.label_basis[..., 0] / cells.weight).T
+    )  # mean labels
     start = np.zeros((sums.n_rows.shape[-1], p))
-    start[:, 0] = outcome  # else sums of labels far from 0 would cancel in the regressions
+    start[:, 0] = (
+        outcome  # else sums of labels far from 0 would cancel in the regressions
+    )
     near = _shifted(sums, start)
     coefs = [_coef_without(near.first(p).at((0, k)), d) for k in range(len(parts))]
     centred = _shifted(near, np.tensordot(parts, np.array(coefs), axes=1))
@@ -320,8 +345,12 @@ def _coef_without(own: MomentSums, n_features: int) -> Array:
     score = np.zeros(len(PENALTIES))
     for group in range(len(own.n_rows)):
         rest = there[there != group]
-        rest = rest if len(rest) else there  # of one group alone nothing can be left out
-        C = SmoothPath.of_sums(reduce(add, [own.at(other) for other in rest]), n_features).coef()
+        rest = (
+            rest if len(rest) else there
+        )  # of one group alone nothing can be left out
+        C = SmoothPath.of_sums(
+            reduce(add, [own.at(other) for other in rest]), n_features
+        ).coef()
         paths.append(C)
         if group in there and len(there) > 1:
             # Squared errors of the held-out labels, less the sum of their squares.

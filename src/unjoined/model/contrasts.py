@@ -37,7 +37,9 @@ def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
     apart = np.eye(K) - p  # takes the mean over all populations off
     left = apart @ (spread - np.diag(noise)) @ apart.T
     root = np.sqrt(p)
-    found = root * np.linalg.eigh(root[:, None] * left * root)[1].T[::-1]  # the best one first
+    found = (
+        root * np.linalg.eigh(root[:, None] * left * root)[1].T[::-1]
+    )  # the best one first
     found -= np.outer(found.sum(axis=1), p)  # adds up to 0 but for rounding
     if not np.abs(found[0]).max() > 1e-9:  # no policy differs
         return np.array([_with_sides_of_one(np.eye(K)[0] - p)])
@@ -55,11 +57,17 @@ def _spread(policy: PolicySums, q: int) -> tuple[Array, Array]:
     each = policy.weight[:, None, None]
     G = policy.gram[:, :q, :q] / each
     V = policy.square[:, :q, :q] / each**2
-    inverse = np.array([np.linalg.pinv(part, rcond=1e-10, hermitian=True) for part in G])
-    coef = np.einsum("kij,kj->ki", inverse, policy.label[:, :q] / policy.weight[:, None])
+    inverse = np.array(
+        [np.linalg.pinv(part, rcond=1e-10, hermitian=True) for part in G]
+    )
+    coef = np.einsum(
+        "kij,kj->ki", inverse, policy.label[:, :q] / policy.weight[:, None]
+    )
     left = np.maximum(1.0 - np.einsum("ki,kij,kj->k", coef, G, coef), 0.0)  # t^2 is 1
     mean = G.mean(axis=0)
-    noise = left * np.einsum("ij,kjl,klm,kmi->k", mean, inverse, V, inverse, optimize=True)
+    noise = left * np.einsum(
+        "ij,kjl,klm,kmi->k", mean, inverse, V, inverse, optimize=True
+    )
     return coef @ mean @ coef.T, noise
 
 
@@ -70,7 +78,9 @@ def _told(contrast: Array, spread: Array, p: Array) -> float:
 
 def _with_sides_of_one(contrast: Array, least: float = 1e-6) -> Array:
     """Return a contrast whose entries of either sign add up to one, the first being positive."""
-    contrast = np.where(np.abs(contrast) < least * np.abs(contrast).max(), 0.0, contrast)
+    contrast = np.where(
+        np.abs(contrast) < least * np.abs(contrast).max(), 0.0, contrast
+    )
     contrast *= np.sign(contrast[np.flatnonzero(contrast)[0]])
     side = contrast > 0.0
     totals = np.where(side, contrast[side].sum(), -contrast[~side].sum())
@@ -96,7 +106,9 @@ def in_two_groups(rows: LabelledRows, contrast: Array) -> tuple[LabelledRows, In
         weight[at] = part * rows.weight[at] / rows.weight[at].sum()
     second = contrast[rows.population] < 0.0
     cell = (np.where(rows.is_outcome, 0, 2) + second).astype(rows.cell.dtype)
-    merged = replace(rows, cell=cell, weight=weight, names=group_names(rows.names, contrast))
+    merged = replace(
+        rows, cell=cell, weight=weight, names=group_names(rows.names, contrast)
+    )
     used = np.flatnonzero(contrast[rows.population])
     merged = merged.take(used)
     return replace(merged, weight=merged.relative), used
@@ -104,5 +116,7 @@ def in_two_groups(rows: LabelledRows, contrast: Array) -> tuple[LabelledRows, In
 
 def group_names(names: Sequence[Any], contrast: Array) -> list[str]:
     """Return what the two groups are called: the populations of each, with a plus between."""
-    groups = [[n for n, c in zip(names, contrast, strict=True) if c * s > 0] for s in (1, -1)]
+    groups = [
+        [n for n, c in zip(names, contrast, strict=True) if c * s > 0] for s in (1, -1)
+    ]
     return [" + ".join(map(str, group)) for group in groups]

@@ -45,7 +45,9 @@ class Likelihood:
     coding: OutcomeCoding
     outcome_scaling: Scaling
     policies: tuple[ConditionalMean, ...]
-    scaling: Scaling | None = None  # of the features that policies take, None if as they are
+    scaling: Scaling | None = (
+        None  # of the features that policies take, None if as they are
+    )
 
     @classmethod
     def of_rows(
@@ -58,7 +60,9 @@ class Likelihood:
         """Return the likelihood of rows, by default of the family that suits them."""
         if family == AUTO:
             family = BERNOULLI if rows.coding.is_binary else MEAN
-        return cls(family, rows.coding, outcome_scaling(rows, family), policies, scaling)
+        return cls(
+            family, rows.coding, outcome_scaling(rows, family), policies, scaling
+        )
 
     def family_at(self, propensity: Array, weight: Array) -> Family:
         """Return the law of the outcome, given the mean policy at rows that count by weights."""
@@ -80,7 +84,9 @@ class Likelihood:
     @property
     def offset(self) -> float:
         """The inner label that the law's 0 stands for."""
-        return (float(self.outcome_scaling.mean[0]) - self.coding.offset) / self.coding.scale
+        return (
+            float(self.outcome_scaling.mean[0]) - self.coding.offset
+        ) / self.coding.scale
 
     @property
     def scale(self) -> float:
@@ -97,7 +103,9 @@ class Likelihood:
         own: Array = propensities[np.arange(len(propensities)), population]
         return own - propensities.mean(axis=1) if self.family == MEAN else own
 
-    def rows(self, X: Array, label: Array, population: IntArray) -> tuple[Array, Array, Array]:
+    def rows(
+        self, X: Array, label: Array, population: IntArray
+    ) -> tuple[Array, Array, Array]:
         """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
         propensities = self.propensities(X)
         return (
@@ -212,7 +220,9 @@ class CrossFit:
     models: EffectModels  # without each fold
     fold: IntArray  # (n,) of each labelled row: the outcome's fits without it
     nuisances: EffectNuisances  # at the labelled rows
-    encode: Callable[[MatrixLike], Array] | None = None  # people's features as the models take them
+    encode: Callable[[MatrixLike], Array] | None = (
+        None  # people's features as the models take them
+    )
 
     @classmethod
     def of_rows(
@@ -232,7 +242,13 @@ class CrossFit:
         times three folds for each policy.
         """
         folded = fit_policies(
-            rows.X, rows, None, fold=fold, rng=rng, n_jobs=n_jobs, categorical=categorical
+            rows.X,
+            rows,
+            None,
+            fold=fold,
+            rng=rng,
+            n_jobs=n_jobs,
+            categorical=categorical,
         )
         policies = tuple(each.policy for each in folded)
         likelihood = Likelihood.of_rows(rows, family, policies)
@@ -252,7 +268,9 @@ class CrossFit:
             n_jobs=n_jobs,
             rng=rng,
         )
-        folds = folds_of_fits(rows, folded, place, rng) if fold is None else (fold, fold)
+        folds = (
+            folds_of_fits(rows, folded, place, rng) if fold is None else (fold, fold)
+        )
         return cls.of_fits(rows, likelihood, fit, folded, without, folds, n_jobs=n_jobs)
 
     @classmethod
@@ -270,7 +288,9 @@ class CrossFit:
         """Return what fits without folds say of rows; ``folds`` are of outcomes and of policies."""
         n_policies = min(len(policy.without) for policy in policies)
         models = EffectModels(
-            tuple(zip(*(policy.without[:n_policies] for policy in policies), strict=True)),
+            tuple(
+                zip(*(policy.without[:n_policies] for policy in policies), strict=True)
+            ),
             without,
             likelihood.offset,
             likelihood.scale,
@@ -281,7 +301,9 @@ class CrossFit:
     def fits(self, rows: LabelledRows) -> bool:
         """Tell whether these are the rows that were fitted, whatever numbers stand for words."""
         mine = self.rows
-        return np.array_equal(mine.label, rows.label) and np.array_equal(mine.cell, rows.cell)
+        return np.array_equal(mine.label, rows.label) and np.array_equal(
+            mine.cell, rows.cell
+        )
 
     def elsewhere(
         self, X: Array, given: MatrixLike | None, *, n_jobs: int | None, rng: Rng
@@ -312,7 +334,9 @@ def folds_of_fits(
         treated = rows.at(TREATMENT, k)
         outcome = rows.at(OUTCOME, k)
         of_policy[treated] = policy.fold % n_policies
-        of_policy[outcome] = rng.permutation(np.resize(of_policy[treated], len(outcome)))
+        of_policy[outcome] = rng.permutation(
+            np.resize(of_policy[treated], len(outcome))
+        )
         of_outcome[treated] = rng.permutation(np.resize(fold, len(treated)))
     of_outcome[rows.of_kind(OUTCOME)] = fold
     return of_outcome, of_policy

@@ -46,7 +46,9 @@ def median_width(X: Array, rng: Rng, weight: Array | None = None) -> float:
     distances = pdist(X)
     apart = distances > 0.0
     if not apart.any():
-        return 1.0  # rows that are all the same leave nothing to resolve: any width serves
+        return (
+            1.0  # rows that are all the same leave nothing to resolve: any width serves
+        )
     if weight is None:
         return float(np.median(distances[apart]))
     first, second = np.triu_indices(len(X), 1)  # the pairs in the order of pdist
@@ -155,10 +157,16 @@ def draw_linear(X: Array, n_rows: int, rng: Rng, weight: Array | None = None) ->
     ``n_rows`` are the rows of the fit, of which ``X`` may be some; see `most_linear`.
     """
     most = most_linear(n_rows)
-    return LinearBasis(X.shape[1]) if X.shape[1] <= most else draw_principal(X, most, rng, weight)
+    return (
+        LinearBasis(X.shape[1])
+        if X.shape[1] <= most
+        else draw_principal(X, most, rng, weight)
+    )
 
 
-BASES: dict[str, Callable[[Array, int | str, float | str, Rng, Array | None], Basis]] = {
+BASES: dict[
+    str, Callable[[Array, int | str, float | str, Rng, Array | None], Basis]
+] = {
     "smooth": _smooth,
     "means": _means,
     "gaussian": _gaussian,
@@ -265,7 +273,9 @@ def most_linear(n_rows: int) -> int:
     return max(FEW_FEATURES, n_rows // ROWS_PER_FUNCTION)
 
 
-def draw_principal(X: Array, size: int, rng: Rng, weight: Array | None = None) -> PrincipalBasis:
+def draw_principal(
+    X: Array, size: int, rng: Rng, weight: Array | None = None
+) -> PrincipalBasis:
     """Return the ``size`` leading principal components of the rows ``X``, or as many as they have.
 
     Costs O(n d min(n, d)) time for at most 5,000 of the rows.
@@ -283,6 +293,8 @@ def draw_principal(X: Array, size: int, rng: Rng, weight: Array | None = None) -
         _, vectors = eigh(centred.T @ centred, subset_by_index=top)
         return PrincipalBasis(np.ascontiguousarray(vectors[:, ::-1]))
     values, left = eigh(centred @ centred.T, subset_by_index=top)
-    spreads = values > 1e-12 * values[-1]  # centred rows span one direction less than there are
+    spreads = (
+        values > 1e-12 * values[-1]
+    )  # centred rows span one direction less than there are
     vectors = centred.T @ (left[:, spreads] / np.sqrt(values[spreads]))
     return PrincipalBasis(np.ascontiguousarray(vectors[:, ::-1]))

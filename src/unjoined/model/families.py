@@ -30,13 +30,17 @@ class RowTerms(NamedTuple):
     effect_effect: Array
     square: Array  # squared residuals, for the variance of the noise
     counted: Array  # 1, or 0 where the residual was cut
-    rest: Array | None = None  # what effect_effect has beyond base_effect^2 / base_base, if any
+    rest: Array | None = (
+        None  # what effect_effect has beyond base_effect^2 / base_base, if any
+    )
 
 
 class Family(Protocol):
     """The law of an outcome given base, effect and the row's exposure."""
 
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+    def __call__(
+        self, y: Array, exposure: Array, base: Array, effect: Array
+    ) -> RowTerms:
         """Return the terms of each row."""
         ...
 
@@ -44,7 +48,9 @@ class Family(Protocol):
         """Return the base of outcomes with this mean and no effect."""
         ...
 
-    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
+    def arms(
+        self, base: Array, effect: Array, propensity: Array
+    ) -> tuple[Array, Array]:
         """Return the mean with and without treatment, ``chance`` being the mean policy."""
         ...
 
@@ -73,12 +79,16 @@ class BernoulliFamily:
 
     split: float  # a, the mean policy
 
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+    def __call__(
+        self, y: Array, exposure: Array, base: Array, effect: Array
+    ) -> RowTerms:
         """Return minus the log-likelihood, with Fisher's information for its curvature."""
         a = self.split
         treated = expit(base + (1.0 - a) * effect)
         untreated = expit(base - a * effect)
-        mean = np.clip(exposure * treated + (1.0 - exposure) * untreated, FLOOR, 1.0 - FLOOR)
+        mean = np.clip(
+            exposure * treated + (1.0 - exposure) * untreated, FLOOR, 1.0 - FLOOR
+        )
         up = exposure * treated * (1.0 - treated)
         down = (1.0 - exposure) * untreated * (1.0 - untreated)
         by_base = up + down
@@ -101,9 +111,13 @@ class BernoulliFamily:
         """Return the log-odds."""
         return float(logit(np.clip(mean, 1e-6, 1.0 - 1e-6)))
 
-    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
+    def arms(
+        self, base: Array, effect: Array, propensity: Array
+    ) -> tuple[Array, Array]:
         """Return the chance of a 1 with and without treatment."""
-        return expit(base + (1.0 - self.split) * effect), expit(base - self.split * effect)
+        return expit(base + (1.0 - self.split) * effect), expit(
+            base - self.split * effect
+        )
 
     def uplift(self, base: Array, effect: Array) -> Array:
         """Return the difference of the two chances."""
@@ -130,7 +144,9 @@ class MeanFamily:
     threshold: float = np.inf
     variance: float = 1.0
 
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+    def __call__(
+        self, y: Array, exposure: Array, base: Array, effect: Array
+    ) -> RowTerms:
         """Return the loss, and the quadratic above it that touches it."""
         error = base + exposure * effect - y
         size = np.abs(error)
@@ -140,7 +156,9 @@ class MeanFamily:
         if not near.all():
             loss = np.where(near, loss, self.threshold * (size - 0.5 * self.threshold))
             weight = np.where(
-                near, weight, self.threshold / (np.maximum(size, 1e-300) * self.variance)
+                near,
+                weight,
+                self.threshold / (np.maximum(size, 1e-300) * self.variance),
             )
         return RowTerms(
             loss / self.variance,
@@ -157,7 +175,9 @@ class MeanFamily:
         """Return the mean."""
         return mean
 
-    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
+    def arms(
+        self, base: Array, effect: Array, propensity: Array
+    ) -> tuple[Array, Array]:
         """Return both means: the base is that of the mean policy."""
         return base + (1.0 - propensity) * effect, base - propensity * effect
 
@@ -182,12 +202,16 @@ class GaussianFamily:
     split: float
     variance: float = 1.0
 
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+    def __call__(
+        self, y: Array, exposure: Array, base: Array, effect: Array
+    ) -> RowTerms:
         """Return minus the log-likelihood, and EM's quadratic above it."""
         a, s2 = self.split, self.variance
         up = y - base - (1.0 - a) * effect
         down = y - base + a * effect
-        with np.errstate(divide="ignore"):  # a row surely treated or not: log 0 is -inf, rightly
+        with np.errstate(
+            divide="ignore"
+        ):  # a row surely treated or not: log 0 is -inf, rightly
             log_up = np.log(exposure) - 0.5 * up**2 / s2
             log_down = np.log1p(-exposure) - 0.5 * down**2 / s2
         propensity = np.exp(log_expit(log_up - log_down))
@@ -209,7 +233,9 @@ class GaussianFamily:
         """Return the mean."""
         return mean
 
-    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
+    def arms(
+        self, base: Array, effect: Array, propensity: Array
+    ) -> tuple[Array, Array]:
         """Return both means."""
         return base + (1.0 - self.split) * effect, base - self.split * effect
 
@@ -265,7 +291,9 @@ def robust_deviation(values: Array, weight: Array) -> float:
     return float(weighted_quantile(np.abs(values - median), weight, (0.5,))[0]) / 0.6745
 
 
-def choose_threshold(residual: Array, weight: Array, direction: Array | None = None) -> float:
+def choose_threshold(
+    residual: Array, weight: Array, direction: Array | None = None
+) -> float:
     """Return where the squared loss of a real outcome should turn linear; usually nowhere.
 
     Gross values on both sides make a mean very noisy; bounding their pull then lowers the variance
@@ -278,12 +306,16 @@ def choose_threshold(residual: Array, weight: Array, direction: Array | None = N
     spread = robust_deviation(residual, weight)
     best = float(np.average(residual**2, weights=weight))
     chosen = np.inf
-    ways = [np.ones_like(residual)] + ([] if direction is None else [np.sign(direction)])
+    ways = [np.ones_like(residual)] + (
+        [] if direction is None else [np.sign(direction)]
+    )
     for factor in THRESHOLDS:
         threshold = factor * spread
         beyond = residual - np.clip(residual, -threshold, threshold)
         tails = ((weight * beyond, BY_SIZE), (weight * np.sign(beyond), BY_NUMBER))
-        if spread == 0.0 or any(_lopsided(way * tail, z) for way in ways for tail, z in tails):
+        if spread == 0.0 or any(
+            _lopsided(way * tail, z) for way in ways for tail, z in tails
+        ):
             break
         inside = float(np.average(np.abs(residual) < threshold, weights=weight))
         bounded = np.clip(residual, -threshold, threshold)

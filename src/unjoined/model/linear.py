@@ -13,11 +13,18 @@ from unjoined.data.rows import LabelledRows
 from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CLIP, EffectNuisances
 
-MOST_FEATURES = 50  # beyond, those that go along with the labels of the other folds most
+MOST_FEATURES = (
+    50  # beyond, those that go along with the labels of the other folds most
+)
 MOST_SQUARES = 20  # features up to which squares are among the functions
 REACH = 3.0  # standard deviations that a feature is kept within
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # per row of weight 1, functions being of variance 1
-EFFECT_RIDGES = (1e-2, 1e-1, 1.0, 10.0)  # the same, times the mean square of the policies' gap
+EFFECT_RIDGES = (
+    1e-2,
+    1e-1,
+    1.0,
+    10.0,
+)  # the same, times the mean square of the policies' gap
 FREE = 1e-8
 
 
@@ -75,11 +82,15 @@ def _policy_without(
 ) -> list[Array]:
     """Return coefficients of one population's policy, from each fold's other rows."""
     at = rows.at(TREATMENT, k)
-    penalties = [np.repeat(np.array(RIDGES)[:, None], B.shape[1], axis=1) for B in designs]
+    penalties = [
+        np.repeat(np.array(RIDGES)[:, None], B.shape[1], axis=1) for B in designs
+    ]
     for penalty in penalties:
         penalty[:, 0] = FREE
     t = 0.5 + 0.5 * rows.label[at]
-    return _ridge_without([B[at] for B in designs], t, rows.weight[at], fold[at], penalties)
+    return _ridge_without(
+        [B[at] for B in designs], t, rows.weight[at], fold[at], penalties
+    )
 
 
 def _outcome_without(
@@ -97,19 +108,27 @@ def _outcome_without(
         exposure = propensity[at, own] - propensity[at].mean(axis=1)
         p = B.shape[1]
         gap = float(np.average(exposure**2, weights=weight))
-        penalty = np.array([np.repeat([base, effect * gap + FREE], p) for base, effect in pairs])
+        penalty = np.array(
+            [np.repeat([base, effect * gap + FREE], p) for base, effect in pairs]
+        )
         penalty[:, 0], penalty[:, p] = FREE, 1e-3 * gap + FREE
         products.append(np.hstack([B[at], B[at] * exposure[:, None]]))
         penalties.append(penalty)
     y = (rows.label[at] - center) / spread
-    coefs = [spread * c for c in _ridge_without(products, y, weight, fold[at], penalties)]
+    coefs = [
+        spread * c for c in _ridge_without(products, y, weight, fold[at], penalties)
+    ]
     for coef in coefs:
         coef[0] += center
     return coefs
 
 
 def _ridge_without(
-    designs: list[Array], label: Array, weight: Array, fold: IntArray, penalties: list[Array]
+    designs: list[Array],
+    label: Array,
+    weight: Array,
+    fold: IntArray,
+    penalties: list[Array],
 ) -> list[Array]:
     """Return the fits without each fold, with the penalty of the least loss at held-out rows.
 
@@ -122,7 +141,9 @@ def _ridge_without(
         w = weight[rest] / weight[rest].sum()
         gram = (D[rest].T * w) @ D[rest]
         right = (w * label[rest]) @ D[rest]
-        coefs = np.array([solve(gram + np.diag(own), right, assume_a="pos") for own in penalty])
+        coefs = np.array(
+            [solve(gram + np.diag(own), right, assume_a="pos") for own in penalty]
+        )
         error = label[held_out, None] - D[held_out] @ coefs.T
         loss = loss + weight[held_out] @ error**2
         fits.append(coefs)

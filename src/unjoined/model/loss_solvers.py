@@ -53,7 +53,13 @@ class LossSolution:
 
 
 def solve_loss(
-    system: MinMaxSystem, rows: RowScan, share: Array, loss: Any, *, ridge_f: float, ridge_g: float
+    system: MinMaxSystem,
+    rows: RowScan,
+    share: Array,
+    loss: Any,
+    *,
+    ridge_f: float,
+    ridge_g: float,
 ) -> LossSolution:
     """Solve the problem of a loss by the method that suits it.
 
@@ -130,7 +136,9 @@ class _Problem:
     def smooth(self, phi: Array, loss: SmoothLoss) -> LossSolution:
         """Solve for a smooth conjugate, by some ten Newton steps of O(n p^2)."""
         share = self.share
-        beta, value, steps = _minimise(phi, share, loss, 2.0 * self.system.b, self.curvature)
+        beta, value, steps = _minimise(
+            phi, share, loss, 2.0 * self.system.b, self.curvature
+        )
         g = phi @ beta
         v = np.asarray(loss.slope(g))
         conjugate = float(share @ loss.conjugate(g))
@@ -238,9 +246,13 @@ def _maximise(
         beta = solve_triangular(outer, c, lower=False)
         g = phi @ beta
         minimum = answer(g)
-        slope = linear - quadratic @ beta + phi.T @ (share * loss.slope_g(g, phi @ last[0]))
+        slope = (
+            linear - quadratic @ beta + phi.T @ (share * loss.slope_g(g, phi @ last[0]))
+        )
         total = float(linear @ beta) - 0.5 * float(beta @ quadratic @ beta) + minimum
-        return -total, np.asarray(solve_triangular(outer, -slope, lower=False, trans="T"))
+        return -total, np.asarray(
+            solve_triangular(outer, -slope, lower=False, trans="T")
+        )
 
     best = _descend(negative, np.zeros(p))
     beta = np.asarray(solve_triangular(outer, best.x, lower=False))
@@ -256,5 +268,7 @@ def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any
         options={"gtol": 1e-9, "ftol": 1e-15, "maxiter": 2000},
     )
     if not np.isfinite(result.fun):
-        raise InputError("the loss gave values that are not finite. Check its biconjugate.")
+        raise InputError(
+            "the loss gave values that are not finite. Check its biconjugate."
+        )
     return result

@@ -107,7 +107,9 @@ class PinballLoss(BoxLoss):
     def __post_init__(self) -> None:
         """Refuse a level outside of (0, 1)."""
         if not 0.0 < self.tau < 1.0:
-            raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau!r}.")
+            raise InputError(
+                f"tau must lie strictly between 0 and 1, got {self.tau!r}."
+            )
 
     @property
     def box(self) -> tuple[float, float]:
@@ -171,13 +173,17 @@ def check_conjugate(loss: SmoothLoss) -> None:
     """Refuse a conjugate that is not convex or not that of the loss, as far as a grid shows."""
     low, high = loss.domain
     if not low < 0.0 < high:
-        raise InputError(f"the domain of the conjugate must contain 0, got {loss.domain}.")
+        raise InputError(
+            f"the domain of the conjugate must contain 0, got {loss.domain}."
+        )
     g = np.linspace(max(low, -4.0), min(high, 4.0), 43)[1:-1]
     values = np.asarray(loss.conjugate(g), dtype=np.float64)
     if not np.isfinite(values).all():
         raise InputError("the conjugate must be finite inside its domain, and is not.")
     if (np.diff(values, 2) < -1e-9 * (1.0 + np.abs(values[1:-1]))).any():
-        raise InputError("the conjugate must be convex; its second differences are negative.")
+        raise InputError(
+            "the conjugate must be convex; its second differences are negative."
+        )
     v = np.asarray(loss.slope(g), dtype=np.float64)
     # Fenchel and Young: rho(v) + rho*(g) >= g v for all pairs, with equality at v = rho*'(g).
     product = g * v
@@ -237,9 +243,15 @@ def check_conjugates(loss: ThreePlayerLoss) -> None:
     for u in (-1.0, 0.0, 1.0):
         values = np.asarray(loss.conjugate(s, np.full_like(s, u)))
         if not np.isfinite(values).all() or (np.diff(values, 2) < -1e-9).any():
-            raise InputError("the conjugate must be finite and convex in its first argument.")
-    given = np.asarray(loss.biconjugate(grid_g, grid_h)).reshape(21, 21)  # rows: h, columns: g
-    if (np.diff(given, 2, axis=0) < -1e-9).any() or (np.diff(given, 2, axis=1) > 1e-9).any():
+            raise InputError(
+                "the conjugate must be finite and convex in its first argument."
+            )
+    given = np.asarray(loss.biconjugate(grid_g, grid_h)).reshape(
+        21, 21
+    )  # rows: h, columns: g
+    if (np.diff(given, 2, axis=0) < -1e-9).any() or (
+        np.diff(given, 2, axis=1) > 1e-9
+    ).any():
         raise InputError("the biconjugate must be convex in h and concave in g.")
     expected = np.array(
         [
@@ -263,5 +275,7 @@ def _check_slopes(loss: ThreePlayerLoss, g: Array, h: Array) -> None:
     ):
         up = loss.biconjugate(g + shift[0], h + shift[1])
         down = loss.biconjugate(g - shift[0], h - shift[1])
-        if not np.allclose((up - down) / (2.0 * step), slope(g, h), rtol=1e-4, atol=1e-6):
+        if not np.allclose(
+            (up - down) / (2.0 * step), slope(g, h), rtol=1e-4, atol=1e-6
+        ):
             raise InputError(f"{name} is not the derivative of the biconjugate.")

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, block_diag, cholesky, lapack, qr, solve_triangular, svd
+from scipy.linalg import (
+    LinAlgError,
+    block_diag,
+    cholesky,
+    lapack,
+    qr,
+    solve_triangular,
+    svd,
+)
 from scipy.optimize import nnls
 
 from unjoined._threads import over_pieces
@@ -77,7 +85,9 @@ class MinMaxSolution:
 
     alpha: Array  # (p_f,) coefficients of f, outcome units
     beta: Array  # (p_g,) coefficients of g, outcome units
-    singular_values: Array  # of the whitened A; small ones are directions the gap cannot see
+    singular_values: (
+        Array  # of the whitened A; small ones are directions the gap cannot see
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +139,9 @@ def too_collinear(ridge_g: float) -> InputError:
     )
 
 
-def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> MinMaxSolution:
+def solve_minmax(
+    system: MinMaxSystem, *, ridge_f: float, ridge_g: float
+) -> MinMaxSolution:
     r"""Solve the regularised problem of the paper, section 4.2, exactly.
 
     .. math::
@@ -174,7 +186,9 @@ def score_ridges(
     f = np.asarray(ridges_f, dtype=np.float64)
     g = np.asarray(ridges_g, dtype=np.float64)
     # As a piece of work: with BLAS on all cores a small matrix takes ten times as long.
-    (judge,) = over_pieces(lambda matrix: _inverse_root(matrix, CRITIC_RIDGE), [C], None)
+    (judge,) = over_pieces(
+        lambda matrix: _inverse_root(matrix, CRITIC_RIDGE), [C], None
+    )
 
     # Parts of a fold, so that no core waits for another's last fold.
     parts = [part for part in np.array_split(g, N_PARTS) if len(part)]
@@ -184,15 +198,21 @@ def score_ridges(
     ) -> tuple[Array, Array]:
         (values, A, b), held, ridges = task
         # For each ridge_g alpha is the ridge regression of c (p_g,) on M (p_g, p_f).
-        roots = np.array([_roots(values, float(ridge)) for ridge in ridges])  # (n_g, p_g)
+        roots = np.array(
+            [_roots(values, float(ridge)) for ridge in ridges]
+        )  # (n_g, p_g)
         M = A / roots[..., None]
         c = b / roots
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
         # decides between ridges. The critics that answer are not needed here.
         transpose = M.swapaxes(1, 2)
         systems = zip(transpose @ M, (transpose @ c[..., None])[..., 0], strict=True)
-        alpha = np.stack([_ridge_path(*system, f) for system in systems])  # (n_g, p, n_f)
-        objection = judge @ (held.A.T @ alpha - 2.0 * held.b[:, None])  # (n_g, p_g, n_f)
+        alpha = np.stack(
+            [_ridge_path(*system, f) for system in systems]
+        )  # (n_g, p, n_f)
+        objection = judge @ (
+            held.A.T @ alpha - 2.0 * held.b[:, None]
+        )  # (n_g, p_g, n_f)
         return np.sum(objection**2, axis=1), alpha.swapaxes(1, 2)
 
     rests = over_pieces(_in_directions, [rest for rest, _ in folds], n_jobs)
@@ -200,7 +220,9 @@ def score_ridges(
     tasks = [(rest, held, part) for rest, held in pairs for part in parts]
     scores, alphas = zip(*over_pieces(score, tasks, n_jobs), strict=True)
     shape = (len(folds), len(g), len(f))
-    return np.concatenate(scores).reshape(shape), np.concatenate(alphas).reshape(*shape, -1)
+    return np.concatenate(scores).reshape(shape), np.concatenate(alphas).reshape(
+        *shape, -1
+    )
 
 
 def _in_directions(system: MinMaxSystem) -> tuple[Array, Array, Array]:
@@ -223,7 +245,9 @@ def _ridge_path(G: Array, h: Array, ridges: Array) -> Array:
     diagonal = diagonal + p * np.finfo(np.float64).eps * np.abs(diagonal).max()
     right = h.copy()
     found = np.empty((p, len(ridges)), order="F")
-    right[1:] = _reflect("T", reflections, scale, h[1:, None])[:, 0]  # the first one never is
+    right[1:] = _reflect("T", reflections, scale, h[1:, None])[
+        :, 0
+    ]  # the first one never is
     for j, ridge in enumerate(ridges.tolist()):
         found[:, j] = lapack.dptsv(diagonal + ridge, beside, right)[2]
     found[1:] = _reflect("N", reflections, scale, found[1:])
@@ -232,7 +256,9 @@ def _ridge_path(G: Array, h: Array, ridges: Array) -> Array:
 
 def _reflect(way: str, reflections: Array, scale: Array, columns: Array) -> Array:
     block = 64 * columns.shape[1]  # room for LAPACK to reflect so many rows together
-    reflected: Array = lapack.dormqr("L", way, reflections[1:, :-1], scale, columns, block)[0]
+    reflected: Array = lapack.dormqr(
+        "L", way, reflections[1:, :-1], scale, columns, block
+    )[0]
     return reflected
 
 
@@ -272,11 +298,17 @@ def choose_ridges(score: Array) -> tuple[Array, Array, tuple[int, int]]:
 # ``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails.
 RowOracle = Callable[..., tuple[IntArray, Array, float]]
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
-ROUNDING = 1e-13  # of a violation, relative to that of the minimiser without constraints
+ROUNDING = (
+    1e-13  # of a violation, relative to that of the minimiser without constraints
+)
 MAX_ROUNDS = 1000
 MAX_STEPS = 30  # of one programme, for each row
-SHORTEST = 1e-100  # of a row's basis values; shorter ones are 0 whatever the coefficients
-NOTHING = 1e-7  # of an equation that is left over: it can be met, and then the range cannot
+SHORTEST = (
+    1e-100  # of a row's basis values; shorter ones are 0 whatever the coefficients
+)
+NOTHING = (
+    1e-7  # of an equation that is left over: it can be met, and then the range cannot
+)
 FAR = 10.0  # times the unit of length; farther solutions lose digits and are computed once more
 
 
@@ -321,7 +353,9 @@ def solve_box_qp(
             return BoxQPSolution(x, rounds, index, phi, multiplier, worst)
         new = ~np.isin(violated, index)
         if not new.any() or (rounds and worst <= ROUNDING * first):
-            raise _impossible(lower, upper)  # nothing but rounding is left, and it is too much
+            raise _impossible(
+                lower, upper
+            )  # nothing but rounding is left, and it is too much
         index = np.concatenate([index, violated[new]])
         phi = np.concatenate([phi, values[new]])
         rows = solve_triangular(L, phi.T, lower=True).T
@@ -362,7 +396,9 @@ def _impossible(lower: float, upper: float) -> InputError:
     )
 
 
-def _nearest(target: Array, rows: Array, lower: float, upper: float) -> tuple[Array, Array]:
+def _nearest(
+    target: Array, rows: Array, lower: float, upper: float
+) -> tuple[Array, Array]:
     """Return the point nearest to a target at which rows keep to a range, and their multipliers.
 
     Multipliers are positive at the upper bound and negative at the lower. The rows that bind are
@@ -373,7 +409,11 @@ def _nearest(target: Array, rows: Array, lower: float, upper: float) -> tuple[Ar
         raise _impossible(lower, upper)
     unit = rows / length[:, None]
     value = unit @ target
-    sides = [(sign, bound) for sign, bound in ((1.0, upper), (-1.0, lower)) if np.isfinite(bound)]
+    sides = [
+        (sign, bound)
+        for sign, bound in ((1.0, upper), (-1.0, lower))
+        if np.isfinite(bound)
+    ]
     normals = np.vstack([sign * unit for sign, _ in sides])
     room = np.concatenate([sign * (bound / length - value) for sign, bound in sides])
     force = _forces(normals, room)
@@ -403,7 +443,9 @@ def _forces(normals: Array, room: Array) -> Array | None:
     if force is None:
         return None
     distance = float(np.linalg.norm(force @ normals))
-    return force if distance <= FAR * unit else _forces_in_units(normals, room, distance)
+    return (
+        force if distance <= FAR * unit else _forces_in_units(normals, room, distance)
+    )
 
 
 def _forces_in_units(normals: Array, room: Array, unit: float) -> Array | None:

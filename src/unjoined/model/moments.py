@@ -19,9 +19,13 @@ from unjoined.model.basis import Scaling
 
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
 SCALING_ROWS = 20_000
-MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
+MOST_SQUARES = (
+    500  # features; beyond, products of all of them and their squares fill the memory
+)
 DIGEST_BITS = 16  # coarse enough to ignore rounding, fine enough to tell tables apart
-SHIFT = 0.3183  # moves the edges of the grid away from round numbers, which many sums are
+SHIFT = (
+    0.3183  # moves the edges of the grid away from round numbers, which many sums are
+)
 GROUP_AXIS = 2
 
 
@@ -73,27 +77,37 @@ class MomentSums(Additive):
 
     def without(self, group: int) -> Self:
         """Return the sums of the other groups; adding them up loses no digits."""
-        others = [other for other in range(self.n_rows.shape[GROUP_AXIS]) if other != group]
+        others = [
+            other for other in range(self.n_rows.shape[GROUP_AXIS]) if other != group
+        ]
         return self.at((slice(None), slice(None), others))
 
     def over_groups(self) -> Self:
         """Return the sums of all groups together, by kind and population."""
-        return type(self)(*(getattr(self, field.name).sum(GROUP_AXIS) for field in fields(self)))
+        return type(self)(
+            *(getattr(self, field.name).sum(GROUP_AXIS) for field in fields(self))
+        )
 
     def total(self, kind: str, population: int) -> Self:
         """Return the sums of one cell over all of its groups."""
         own = self.at((KINDS.index(kind), population))
-        return type(self)(*(getattr(own, field.name).sum(axis=0) for field in fields(own)))
+        return type(self)(
+            *(getattr(own, field.name).sum(axis=0) for field in fields(own))
+        )
 
     def first(self, p: int) -> Self:
         """Return the sums of the first functions alone."""
         label, gram, cross = self.label_basis, self.gram, self.label_cross
         counts = self.n_rows, self.weight, self.weight_square
-        return type(self)(*counts, label[..., :p], gram[..., :p, :p], cross[..., :p, :p])
+        return type(self)(
+            *counts, label[..., :p], gram[..., :p, :p], cross[..., :p, :p]
+        )
 
     def in_two_groups(self, contrast: Array) -> Self:
         """Return the sums of two groups of populations, as `in_two_groups` has them of rows."""
-        factor = np.abs(contrast) / np.where(contrast, self.weight.sum(axis=GROUP_AXIS), 1.0)
+        factor = np.abs(contrast) / np.where(
+            contrast, self.weight.sum(axis=GROUP_AXIS), 1.0
+        )
         factor = factor[..., None]  # by kind, population and group
         scaled = type(self)(
             self.n_rows,
@@ -106,7 +120,13 @@ class MomentSums(Additive):
         sides = [np.flatnonzero(contrast > 0.0), np.flatnonzero(contrast < 0.0)]
         return type(self)(
             *(
-                np.stack([getattr(scaled, field.name)[:, side].sum(axis=1) for side in sides], 1)
+                np.stack(
+                    [
+                        getattr(scaled, field.name)[:, side].sum(axis=1)
+                        for side in sides
+                    ],
+                    1,
+                )
                 for field in fields(self)
             )
         )
@@ -157,7 +177,9 @@ class PolicySums(Additive):
     square: Array  # (m, q, q) sum of r^2 D D^T
 
     @classmethod
-    def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
+    def zero(
+        cls, d: int, n_populations: int = 2, n_functions: int | None = None
+    ) -> PolicySums:
         """Return the sums of no rows, which add nothing."""
         m = n_populations
         q = 2 * d + 1 if n_functions is None else n_functions
@@ -169,7 +191,9 @@ class PolicySums(Additive):
             np.zeros((m, q, q)),
         )
 
-    def add(self, population: int, X: Array, scaling: Scaling, label: Array, weight: Array) -> None:
+    def add(
+        self, population: int, X: Array, scaling: Scaling, label: Array, weight: Array
+    ) -> None:
         """Add treatment rows of one population, in place."""
         q = self.label.shape[1]
         self.n_rows[population] += len(X)
@@ -223,7 +247,9 @@ def sum_policies(
         total.add(k, rows.X[at], scaling, rows.label[at], rows.weight[at])
         return total
 
-    return reduce(add, over_pieces(sums, pieces, n_jobs), PolicySums.zero(d, len(cells), q))
+    return reduce(
+        add, over_pieces(sums, pieces, n_jobs), PolicySums.zero(d, len(cells), q)
+    )
 
 
 def n_functions(n: int, d: int) -> int:

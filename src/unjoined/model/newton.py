@@ -53,9 +53,13 @@ def sums_of_rows(rows: AdditiveRows, family: Family, coef: Array, parts: Parts) 
     of_base = _functions(values, parts.base)
     of_effect = _functions(values, parts.effect)
     t = family(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
-    gradient = np.concatenate([of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)])
+    gradient = np.concatenate(
+        [of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)]
+    )
     root = np.sqrt(weight * t.base_base)
-    lean = np.divide(weight * t.base_effect, root, out=np.zeros_like(root), where=root > 0.0)
+    lean = np.divide(
+        weight * t.base_effect, root, out=np.zeros_like(root), where=root > 0.0
+    )
     design = _SCRATCH.array("design", len(coef), len(y))
     np.multiply(of_base, root, out=design[:p])
     np.multiply(of_effect, lean, out=design[p:])
@@ -86,7 +90,9 @@ class Parts:
     block: IntArray  # (p,) of each coefficient, base first
     origin: IntArray  # (b,) of each block: its number in the basis, those of the effect negative
     group: IntArray  # (b,) of each block
-    names: tuple[tuple[str, str], ...]  # of each group: its part, and what its functions are
+    names: tuple[
+        tuple[str, str], ...
+    ]  # of each group: its part, and what its functions are
 
     @classmethod
     def of_groups(
@@ -111,7 +117,9 @@ class Parts:
             used = np.array([name in kept for name in groups])
             places.append(np.flatnonzero(used[block]))
             blocks.append(len(group) + (np.cumsum(used) - 1)[block[places[-1]]])
-            origin.append(np.flatnonzero(used) if part == BASE else -1 - np.flatnonzero(used))
+            origin.append(
+                np.flatnonzero(used) if part == BASE else -1 - np.flatnonzero(used)
+            )
             for name in (name for name in groups if name in kept):
                 full = (part, FEW + name if name in few else name)
                 if full not in names:
@@ -178,7 +186,9 @@ class Scales:
     @classmethod
     def start(cls, parts: Parts) -> Scales:
         """Return the scales to begin with."""
-        group = np.array([np.inf if name == CONSTANT else START[name] for _, name in parts.kinds])
+        group = np.array(
+            [np.inf if name == CONSTANT else START[name] for _, name in parts.kinds]
+        )
         free = np.array([FREE[part] for part, _ in parts.names])
         return cls(np.where(np.isinf(group), free, 1.0 / group)[parts.group], group)
 
@@ -201,7 +211,9 @@ class Scales:
         square = np.bincount(parts.block, coef**2, minlength=b)
         spread = np.bincount(parts.block, variance, minlength=b)
         freedom = np.maximum(size - self.precision * spread, 1e-3)
-        whole = np.bincount(of, self.precision * square, g) / np.bincount(of, freedom, g)
+        whole = np.bincount(of, self.precision * square, g) / np.bincount(
+            of, freedom, g
+        )
         whole = whole.clip(0.2, 5.0) ** DAMPED
         scale = (self.group * whole).clip(LEAST, MOST)
         few = [name.startswith(FEW) for _, name in parts.names]
@@ -234,14 +246,19 @@ def pass_in_memory(rows: AdditiveRows, parts: Parts, n_jobs: int | None = None) 
     ]
 
     def pass_over(family: Family, coef: Array) -> Sums:
-        sums = over_pieces(lambda piece: sums_of_rows(piece, family, coef, parts), pieces, n_jobs)
+        sums = over_pieces(
+            lambda piece: sums_of_rows(piece, family, coef, parts), pieces, n_jobs
+        )
         return reduce(operator.add, sums)
 
     return pass_over
 
 
 def pass_by_pieces(
-    basis: Callable[[Array], Array], rows: AdditiveRows, parts: Parts, n_jobs: int | None = None
+    basis: Callable[[Array], Array],
+    rows: AdditiveRows,
+    parts: Parts,
+    n_jobs: int | None = None,
 ) -> Pass:
     """Return a pass over rows of which only the features, (d, n), are in memory."""
     starts = range(0, len(rows.y), CACHE_ROWS)
@@ -249,7 +266,9 @@ def pass_by_pieces(
     def pass_over(family: Family, coef: Array) -> Sums:
         def add_up(start: int) -> Sums:
             X, *others = (array[..., start : start + CACHE_ROWS] for array in rows)
-            return sums_of_rows(AdditiveRows(basis(X.T).T, *others), family, coef, parts)
+            return sums_of_rows(
+                AdditiveRows(basis(X.T).T, *others), family, coef, parts
+            )
 
         return reduce(operator.add, over_pieces(add_up, starts, n_jobs))
 
@@ -264,7 +283,9 @@ class AdditiveFit:
     family: Family
     coef: Array = field(repr=False)  # (p,) base first
     scales: Scales = field(repr=False)
-    covariance: Array = field(repr=False)  # (p, p) of the coefficients, given the scales
+    covariance: Array = field(
+        repr=False
+    )  # (p, p) of the coefficients, given the scales
     # Penalised loss, nats, of the last steps, whose scales are fixed.
     objective: Array = field(repr=False)
     converged: bool
@@ -278,8 +299,12 @@ class AdditiveFit:
         )
 
 
-Request = tuple[Family, Array]  # what a pass over the rows is asked for: a law and coefficients
-Steps = Generator[Request, Sums, AdditiveFit]  # asks for passes, is sent sums, returns a fit
+Request = tuple[
+    Family, Array
+]  # what a pass over the rows is asked for: a law and coefficients
+Steps = Generator[
+    Request, Sums, AdditiveFit
+]  # asks for passes, is sent sums, returns a fit
 
 
 def fit_steps(
@@ -324,12 +349,16 @@ def fit_steps(
     moved = True
     while moved and promised >= tol and len(path) <= MOST_STEPS:
         factor = _factor(sums.curvature, penalty)
-        coef, sums, promised, moved = yield from _step(family, coef, sums, penalty, factor)
+        coef, sums, promised, moved = yield from _step(
+            family, coef, sums, penalty, factor
+        )
         path.append(_objective(sums, penalty, coef))
     factor = _factor(sums.curvature, penalty)
     covariance = _solve(factor, np.eye(len(coef)))
     converged = bool(promised < max(tol, np.sqrt(TOL)))
-    return AdditiveFit(parts, family, coef, scales, covariance, np.array(path), converged)
+    return AdditiveFit(
+        parts, family, coef, scales, covariance, np.array(path), converged
+    )
 
 
 def _settled(parts: Parts, scales: Scales, coef: Array, sums: Sums) -> Scales:
@@ -417,7 +446,9 @@ def _factor(curvature: Array, penalty: Array) -> Array:
 
 def _solve(factor: Array, right: Array) -> Array:
     """Solve with the matrix of a lower Cholesky factor."""
-    return np.asarray(dpotrs(factor.T, right, lower=0)[0])  # in LAPACK's order without a copy
+    return np.asarray(
+        dpotrs(factor.T, right, lower=0)[0]
+    )  # in LAPACK's order without a copy
 
 
 def _inverse_diagonal(factor: Array) -> Array:

@@ -56,7 +56,12 @@ def over_rows(
             if n_rows == census.n_rows:
                 return total
         total, n_rows, digest = fold(
-            source, work, shared, n_jobs=n_jobs, n_scores=census.n_scores, checkpoint=checkpoint
+            source,
+            work,
+            shared,
+            n_jobs=n_jobs,
+            n_scores=census.n_scores,
+            checkpoint=checkpoint,
         )
     if total is None:
         raise TableError("the source had rows before and has none now.")
@@ -66,7 +71,9 @@ def over_rows(
     return total
 
 
-def _work_on_partition(rows: NumberedRows, task: tuple[Work, Any, int]) -> tuple[Any, int]:
+def _work_on_partition(
+    rows: NumberedRows, task: tuple[Work, Any, int]
+) -> tuple[Any, int]:
     """Return what is found in the rows that count, and what they are known by."""
     work, shared, n_scores = task
     counted = rows.take(rows.number >= 0)
@@ -93,7 +100,9 @@ def sum_source(
         file = Checkpoint(checkpoint, census.digest)
         file.begin(question, (nothing.sums, nothing.policy))
     shared = plan, census.without_samples()
-    return PlannedSums(plan, *over_rows(source, census, _sum_chunk, shared, n_jobs, file))
+    return PlannedSums(
+        plan, *over_rows(source, census, _sum_chunk, shared, n_jobs, file)
+    )
 
 
 def _sum_chunk(
@@ -106,7 +115,9 @@ def _sum_chunk(
     return found.sums, found.policy  # without the plan, which need not travel back
 
 
-def in_cells(chunk: NumberedRows, populations: Sequence[Any], census: Census) -> NumberedRows:
+def in_cells(
+    chunk: NumberedRows, populations: Sequence[Any], census: Census
+) -> NumberedRows:
     """Return rows that count in the cells of some populations."""
     m = len(chunk.names)
     names = list(populations)
@@ -128,7 +139,9 @@ def in_cells(chunk: NumberedRows, populations: Sequence[Any], census: Census) ->
     return replace(chunk, cell=codes[chunk.cell], names=names)
 
 
-def inner_rows(rows: NumberedRows, coding: OutcomeCoding, census: Census) -> LabelledRows:
+def inner_rows(
+    rows: NumberedRows, coding: OutcomeCoding, census: Census
+) -> LabelledRows:
     """Return rows that count in the inner coding."""
     raw = rows.label
     if coding.is_binary:

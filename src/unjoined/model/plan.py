@@ -68,7 +68,11 @@ class SumsPlan:
     @property
     def values(self) -> Callable[[Array], Array]:
         """Maps features as they came (n, d) to basis values (n, size)."""
-        both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
+        both = (
+            self.basis
+            if self.critic is self.basis
+            else StackedBasis(self.basis, self.critic)
+        )
         return ScaledBasis(both, self.scaling)
 
     def sums(
@@ -86,7 +90,12 @@ class SumsPlan:
             label, _ = subtract_means(rows, self.centring, group, n_jobs=n_jobs)
             rows = replace(rows, label=label)
         return accumulate(
-            self.values, self.size, rows, groups=group, n_groups=self.n_groups, n_jobs=n_jobs
+            self.values,
+            self.size,
+            rows,
+            groups=group,
+            n_groups=self.n_groups,
+            n_jobs=n_jobs,
         )
 
 
@@ -132,7 +141,9 @@ class PlannedSums:
 
     def __add__(self, other: PlannedSums) -> PlannedSums:
         """Return these sums with further ones by the same plan."""
-        return replace(self, sums=self.sums + other.sums, policy=self.policy + other.policy)
+        return replace(
+            self, sums=self.sums + other.sums, policy=self.policy + other.policy
+        )
 
     def n_rows(self, kind: str, population: int) -> int:
         """Return the number of rows of one cell."""
@@ -141,7 +152,9 @@ class PlannedSums:
     def check_complete(self, *, groups: bool) -> None:
         """Refuse sums without one of the cells, or of a group if those are needed."""
         for i, kind in enumerate((OUTCOME, TREATMENT)):
-            for name, n_rows in zip(self.plan.populations, self.sums.n_rows[i], strict=True):
+            for name, n_rows in zip(
+                self.plan.populations, self.sums.n_rows[i], strict=True
+            ):
                 if not n_rows.any():
                     raise InputError(
                         f"the sums hold no {kind} rows of population {name!r}. Merge the file "

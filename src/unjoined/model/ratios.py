@@ -37,7 +37,9 @@ class RatioEstimate:
     """
 
     ratio: Array  # (n,) not negative, not normalised; inf where a classifier was sure and wrong
-    apart: tuple[int, ...]  # which parts of the target (0 if there is one) lie apart from the cell
+    apart: tuple[
+        int, ...
+    ]  # which parts of the target (0 if there is one) lie apart from the cell
 
 
 def classifier_ratio(
@@ -111,7 +113,8 @@ def pooled_classifier_ratios(
         apart = tuple(
             c
             for c, at_other in enumerate(propensity)
-            if c != k and _odds_share(at_cell, c, k).max() < _odds_share(at_other, c, k).min()
+            if c != k
+            and _odds_share(at_cell, c, k).max() < _odds_share(at_other, c, k).min()
         )
         if functions is not None and not apart:
             wanted = np.average(functions, axis=0, weights=every)
@@ -139,7 +142,9 @@ def balance(functions: Array, weight: Array, ratio: Array, wanted: Array) -> Arr
         return ratio
     with np.errstate(divide="ignore"):
         log_share = np.log(weight * ratio) - np.log(weight @ ratio)
-    penalty = float(np.exp(2.0 * log_share).sum())  # one over the effective number of rows
+    penalty = float(
+        np.exp(2.0 * log_share).sum()
+    )  # one over the effective number of rows
     away = functions - wanted
 
     def value(tilt: Array) -> tuple[float, Array]:
@@ -154,7 +159,9 @@ def balance(functions: Array, weight: Array, ratio: Array, wanted: Array) -> Arr
         return np.asarray(second + penalty * np.eye(len(tilt)))
 
     start = np.zeros(away.shape[1])
-    found = minimize(value, start, jac=True, hess=curvature, method="trust-exact", tol=1e-9)
+    found = minimize(
+        value, start, jac=True, hess=curvature, method="trust-exact", tol=1e-9
+    )
     # One more step of Newton's, so that the order of rows changes no digit that matters.
     tilt = found.x - solve(curvature(found.x), value(found.x)[1], assume_a="pos")
     exponent = away @ tilt
@@ -201,7 +208,9 @@ def _held_out_propensities(
     for k, n in enumerate(sizes):
         fold[part == k] = deal_rows(n, n_folds, rng)
     if model is None:
-        propensity = _additive_propensities(np.clip(Z, -CUT, CUT), part, weight, fold, rng)
+        propensity = _additive_propensities(
+            np.clip(Z, -CUT, CUT), part, weight, fold, rng
+        )
     else:
         propensity = np.empty((len(X), len(parts)))
         for j in range(n_folds):

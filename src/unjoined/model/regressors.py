@@ -26,7 +26,11 @@ from unjoined.model.averaging import (
 )
 from unjoined.model.basis import Scaling
 from unjoined.model.families import BernoulliFamily, Family, MeanFamily
-from unjoined.model.specifications import MEAN_SPECIFICATIONS, AdditiveAverage, ModelRows
+from unjoined.model.specifications import (
+    MEAN_SPECIFICATIONS,
+    AdditiveAverage,
+    ModelRows,
+)
 
 MEAN_FOLDS = 3
 
@@ -58,7 +62,9 @@ def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
     The model sees weights of mean 1. A penalty counts against the sum of the weights, so that
     any other scale would change what the model penalises.
     """
-    if np.all(weight == weight[0]):  # equal weights say nothing; any model can be fitted
+    if np.all(
+        weight == weight[0]
+    ):  # equal weights say nothing; any model can be fitted
         model.fit(X, label)
         return
     last = last_step(model)
@@ -91,7 +97,9 @@ class AdditiveMean:
         return np.asarray(self.offset + self.scale * mean)
 
 
-def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Family, float, float]:
+def _coded(
+    X: Array, label: Array, weight: Array
+) -> tuple[ModelRows, Family, float, float]:
     """Return rows of one label, which must vary, with its law, offset and scale."""
     low = float(label.min())
     high = float(label.max())
@@ -102,7 +110,9 @@ def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Family, fl
         family = MeanFamily()
         offset = float(np.average(label, weights=weight))
         scale = float(np.sqrt(np.average((label - offset) ** 2, weights=weight)))
-    rows = ModelRows.of_weights(X, (label - offset) / scale, np.zeros(len(label)), weight)
+    rows = ModelRows.of_weights(
+        X, (label - offset) / scale, np.zeros(len(label)), weight
+    )
     return rows, family, offset, scale
 
 
@@ -125,7 +135,13 @@ def hold_out_mean(
 
 
 def cross_fit_additive_means(
-    X: Array, label: Array, weight: Array, fold: IntArray, *, n_jobs: int | None, rng: Rng
+    X: Array,
+    label: Array,
+    weight: Array,
+    fold: IntArray,
+    *,
+    n_jobs: int | None,
+    rng: Rng,
 ) -> list[AdditiveMean]:
     """Fit the mean of one label, which must vary, without each fold in turn."""
     rows, family, offset, scale = _coded(X, label, weight)
@@ -135,7 +151,9 @@ def cross_fit_additive_means(
     )
     is_binary = isinstance(family, BernoulliFamily)
     n_folds = int(fold.max()) + 1
-    return [AdditiveMean(held.without(j), offset, scale, is_binary) for j in range(n_folds)]
+    return [
+        AdditiveMean(held.without(j), offset, scale, is_binary) for j in range(n_folds)
+    ]
 
 
 def deal_rows(n: int, n_folds: int, rng: Rng) -> IntArray:
@@ -159,7 +177,9 @@ def deal(cell: IntArray, n_folds: int, rng: Rng) -> IntArray:
 class ConditionalMean:
     """An estimate of E[label | x]: ``low + (high - low) * P(high | x)`` for a classifier."""
 
-    model: Any  # a fitted estimator or `AdditiveMean`, or None if the label never varied
+    model: (
+        Any  # a fitted estimator or `AdditiveMean`, or None if the label never varied
+    )
     low: float
     high: float
 
@@ -175,7 +195,9 @@ class ConditionalMean:
         return np.asarray(self.model.predict(X), dtype=np.float64)
 
 
-def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> ConditionalMean:
+def fit_conditional_mean(
+    model: Any, X: Array, label: Array, weight: Array
+) -> ConditionalMean:
     """Fit ``model`` (which is changed: pass a clone) to one cell.
 
     A label that never varies has a known mean: no model is fitted, so that a population
@@ -202,7 +224,9 @@ class FoldedPolicy:
     """One population's policy, and the fits to all but each fold of its treatment rows."""
 
     policy: ConditionalMean
-    without: tuple[Callable[[Array], Array], ...]  # treatment being -1/+1; () if not known
+    without: tuple[
+        Callable[[Array], Array], ...
+    ]  # treatment being -1/+1; () if not known
     fold: IntArray  # of each treatment row of the population
 
     @classmethod
@@ -215,11 +239,16 @@ class FoldedPolicy:
 
     @classmethod
     def of_specifications(
-        cls, model: AdditiveAverage, without: tuple[AdditiveAverage, ...], fold: IntArray
+        cls,
+        model: AdditiveAverage,
+        without: tuple[AdditiveAverage, ...],
+        fold: IntArray,
     ) -> FoldedPolicy:
         """Return the policy that additive models of treatments 0 and 1 give."""
         mean = AdditiveMean(model, 0.0, 1.0, is_binary=True)
-        others = tuple(AdditiveMean(each, -1.0, 2.0, is_binary=True) for each in without)
+        others = tuple(
+            AdditiveMean(each, -1.0, 2.0, is_binary=True) for each in without
+        )
         return cls(ConditionalMean(mean, 0.0, 1.0), others, fold)
 
 
@@ -248,7 +277,11 @@ def fit_policies(
             policies.append(FoldedPolicy.constant(float(propensity[0]), known))
         elif model is None:
             one, family, _, _ = _coded(X[at], propensity, weight)
-            own = deal_rows(len(at), min(MEAN_FOLDS, len(at)), rng) if fold is None else fold[at]
+            own = (
+                deal_rows(len(at), min(MEAN_FOLDS, len(at)), rng)
+                if fold is None
+                else fold[at]
+            )
             found = average_specifications(
                 one,
                 family,
@@ -260,7 +293,9 @@ def fit_policies(
             )
             policies.append(FoldedPolicy.of_specifications(*found))
         else:
-            policy = fit_conditional_mean(seeded_clone(model, rng), X[at], propensity, weight)
+            policy = fit_conditional_mean(
+                seeded_clone(model, rng), X[at], propensity, weight
+            )
             policies.append(FoldedPolicy(policy, (), np.zeros(len(at), dtype=np.int64)))
     return tuple(policies)
 
@@ -285,7 +320,9 @@ class Nuisances:
     @property
     def treatment_mean(self) -> Array:
         """Mean of the populations' treatment means, treatment being -1/+1."""
-        return np.asarray((2.0 / self.policies.shape[1]) * self.policies.sum(axis=1) - 1.0)
+        return np.asarray(
+            (2.0 / self.policies.shape[1]) * self.policies.sum(axis=1) - 1.0
+        )
 
 
 def cross_fit(
@@ -318,7 +355,8 @@ def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
     rng = check_random_state(0)
     fold = deal_evaluation_folds(rows, n_folds, rng)
     first, second = (
-        cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold, rng) for k in (0, 1)
+        cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold, rng)
+        for k in (0, 1)
     )
     return (first - second) / 2.0
 

@@ -14,7 +14,12 @@ from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, check_positive
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
-from unjoined.model.ratios import N_FOLDS, RatioEstimate, classifier_ratio, pooled_classifier_ratios
+from unjoined.model.ratios import (
+    N_FOLDS,
+    RatioEstimate,
+    classifier_ratio,
+    pooled_classifier_ratios,
+)
 
 CLASSIFIER = "classifier"
 # Below these, an average rests on a few rows, or on people unlike half of the target.
@@ -143,14 +148,20 @@ def _against(
 ) -> list[RatioEstimate]:
     """Return the ratios of the target rows' density to each cell's."""
     model = None if isinstance(shift, str) else shift
-    options: dict[str, Any] = {"n_folds": n_folds, "rng": rng, "target_weight": target_weight}
+    options: dict[str, Any] = {
+        "n_folds": n_folds,
+        "rng": rng,
+        "target_weight": target_weight,
+    }
     return [
         classifier_ratio(target, cell.X, model=model, weight=cell.weight, **options)
         for cell in cells
     ]
 
 
-def _pooled(cells: Sequence[_Cell], shift: Any, n_folds: int, rng: Rng) -> list[RatioEstimate]:
+def _pooled(
+    cells: Sequence[_Cell], shift: Any, n_folds: int, rng: Rng
+) -> list[RatioEstimate]:
     """Return the ratios of the pooled rows' density to each cell's."""
     return pooled_classifier_ratios(
         [cell.X for cell in cells],
@@ -161,7 +172,9 @@ def _pooled(cells: Sequence[_Cell], shift: Any, n_folds: int, rng: Rng) -> list[
     )
 
 
-def _weigh_cell(cell: _Cell, ratio: Array, clip: float | None) -> tuple[Array, CellShift]:
+def _weigh_cell(
+    cell: _Cell, ratio: Array, clip: float | None
+) -> tuple[Array, CellShift]:
     """Multiply the cell's weights by its ratios, brought to mean 1."""
     cap = np.inf if clip is None else float(clip)
     clipped = np.minimum(ratio, cap)
@@ -245,7 +258,8 @@ def _warn_if_thin(report: ShiftReport, *, stacklevel: int) -> None:
         f"{cell.kind} rows of population {cell.population!r} (effective size "
         f"{cell.effective_size:.0f} of {cell.n_rows}, coverage {cell.coverage:.0%})"
         for cell in report.cells
-        if cell.effective_size < SMALL_SIZE * cell.n_rows or cell.coverage < SMALL_COVERAGE
+        if cell.effective_size < SMALL_SIZE * cell.n_rows
+        or cell.coverage < SMALL_COVERAGE
     ]
     if thin:
         warnings.warn(

@@ -21,7 +21,13 @@ from unjoined.model.additive_basis import (
     AdditiveBasis,
 )
 from unjoined.model.families import Family, MeanFamily
-from unjoined.model.newton import AdditiveFit, AdditiveRows, Parts, fit_additive, pass_in_memory
+from unjoined.model.newton import (
+    AdditiveFit,
+    AdditiveRows,
+    Parts,
+    fit_additive,
+    pass_in_memory,
+)
 
 NOTHING: frozenset[str] = frozenset()
 LINES = frozenset({CONSTANT, LINE, CATEGORY})
@@ -40,8 +46,12 @@ class Specification(NamedTuple):
     base: frozenset[str]
     effect: frozenset[str]
     few: frozenset[str] = NOTHING  # groups in which few blocks are expected to matter
-    grows: str = ""  # the form whose base the effect is a multiple of, but for a constant
-    price: float = 0.0  # nats by which held-out rows must be likelier, for the same weight
+    grows: str = (
+        ""  # the form whose base the effect is a multiple of, but for a constant
+    )
+    price: float = (
+        0.0  # nats by which held-out rows must be likelier, for the same weight
+    )
 
 
 ALONE = ("linear base alone", "base alone", "base with pairs alone")
@@ -108,11 +118,15 @@ class ModelRows:
 
     X: Array  # (n, d)
     y: Array  # (n,) 0/1, or with mean 0 and variance 1
-    exposure: Array  # (n,) probability of treatment, or its distance from the mean policy
+    exposure: (
+        Array  # (n,) probability of treatment, or its distance from the mean policy
+    )
     weight: Array  # (n,) adding up to the number of rows of equal weight that are worth as much
 
     @classmethod
-    def of_weights(cls, X: Array, y: Array, exposure: Array, weight: Array) -> ModelRows:
+    def of_weights(
+        cls, X: Array, y: Array, exposure: Array, weight: Array
+    ) -> ModelRows:
         """Return rows whose weights have any scale."""
         return cls(X, y, exposure, weight * (weight.sum() / np.sum(weight**2)))
 
@@ -132,7 +146,9 @@ class Member:
     effect: Array = field(repr=False)  # (p,)
 
     @classmethod
-    def of_fit(cls, weight: float, specification: str, fit: AdditiveFit, size: int) -> Member:
+    def of_fit(
+        cls, weight: float, specification: str, fit: AdditiveFit, size: int
+    ) -> Member:
         """Return a fit with zeros for the functions that it does not use."""
         base = np.zeros(size)
         effect = np.zeros(size)
@@ -149,7 +165,9 @@ class SpecificationTable:
     """
 
     name: tuple[str, ...]
-    loss: Array  # held-out minus log-likelihood and price, nats over all rows that choose
+    loss: (
+        Array  # held-out minus log-likelihood and price, nats over all rows that choose
+    )
     difference: Array  # to the first
     standard_error: Array  # of that difference, rows being independent
     weight: Array  # in the average
@@ -177,7 +195,9 @@ class SpecificationTable:
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns, ready for a data frame; losses in nats over all rows that choose."""
         numbers = ("weight", "loss", "difference", "standard_error")
-        return {"name": list(self.name)} | {name: getattr(self, name).tolist() for name in numbers}
+        return {"name": list(self.name)} | {
+            name: getattr(self, name).tolist() for name in numbers
+        }
 
     def _lines(self) -> list[tuple[str, ...]]:
         """Return the table as words, its heading first."""
@@ -196,7 +216,10 @@ class SpecificationTable:
         first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
         return "\n".join(
             "  ".join(
-                [name.ljust(first), *(n.rjust(w) for n, w in zip(numbers, widths, strict=True))]
+                [
+                    name.ljust(first),
+                    *(n.rjust(w) for n, w in zip(numbers, widths, strict=True)),
+                ]
             )
             for name, *numbers in lines
         )
@@ -205,7 +228,9 @@ class SpecificationTable:
         """Return the table for a notebook."""
         heading, *rows = (
             "".join(f"<{tag}>{escape(word)}</{tag}>" for word in line)
-            for tag, line in zip(["th", *["td"] * len(self.name)], self._lines(), strict=True)
+            for tag, line in zip(
+                ["th", *["td"] * len(self.name)], self._lines(), strict=True
+            )
         )
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
@@ -279,7 +304,9 @@ class AdditiveAverage:
     def raised(self, change: float) -> AdditiveAverage:
         """Return the same with effects that are larger by ``change`` for everybody."""
         first = np.eye(1, self.basis.size)[0]  # the constant
-        members = (replace(each, effect=each.effect + change * first) for each in self.members)
+        members = (
+            replace(each, effect=each.effect + change * first) for each in self.members
+        )
         coef = self.best.coef.copy()
         coef[len(self.best.parts.base)] += change
         return replace(self, members=tuple(members), best=replace(self.best, coef=coef))
@@ -294,7 +321,10 @@ class AdditiveAverage:
         parts = self.best.parts
         by_base, by_effect = self.best.family.slopes(*self.best(values))
         gradient = np.hstack(
-            [by_base[:, None] * values[:, parts.base], by_effect[:, None] * values[:, parts.effect]]
+            [
+                by_base[:, None] * values[:, parts.base],
+                by_effect[:, None] * values[:, parts.effect],
+            ]
         )
         variance = np.einsum("ij,ij->i", gradient @ self.best.covariance, gradient)
         uplift = self.best.family.uplift(*self(X))
@@ -317,14 +347,18 @@ class AdditiveAverage:
         """Return the average of a number of each member, and its error."""
         value = float(self.weight @ members)
         between = self.weight @ (members - value) ** 2
-        return value, float(np.sqrt(gradient @ self.best.covariance @ gradient + between))
+        return value, float(
+            np.sqrt(gradient @ self.best.covariance @ gradient + between)
+        )
 
     def _mean(self, X: Array, weight: Array) -> tuple[Array, Array]:
         """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
         values = self.basis(X)
         parts = self.best.parts
         share = weight / weight.sum()
-        uplift = self.best.family.uplift(*(values @ coef for coef in self.coefficients()))
+        uplift = self.best.family.uplift(
+            *(values @ coef for coef in self.coefficients())
+        )
         by_base, by_effect = (
             share * slope for slope in self.best.family.slopes(*self.best(values))
         )
@@ -350,7 +384,10 @@ class AdditiveAverage:
         spread = np.zeros(self.basis.n_features)
         for j in {j for b in block[used] for j in columns[b]}:
             at = np.flatnonzero(used & np.array([j in each for each in columns])[block])
-            rest = (part - apart[:, at] @ each[at] for part, each in zip(parts, coef, strict=True))
+            rest = (
+                part - apart[:, at] @ each[at]
+                for part, each in zip(parts, coef, strict=True)
+            )
             change = (uplift - self.best.family.uplift(*rest)) @ self.weight
             spread[j] = np.sqrt(share @ (change - share @ change) ** 2)
         return spread
@@ -370,7 +407,9 @@ def uplift_of_fits(fits: Sequence[AdditiveAverage], X: Array) -> list[Array]:
     found: dict[int, Array] = {}
     for basis in {id(fit.basis): fit.basis for fit in fits}.values():
         alike = {j: fit for j, fit in enumerate(fits) if fit.basis is basis}
-        values = basis.combined(X, *(c for fit in alike.values() for c in fit.coefficients()))
+        values = basis.combined(
+            X, *(c for fit in alike.values() for c in fit.coefficients())
+        )
         pairs = zip(values[::2], values[1::2], strict=True)
         for (j, fit), (base, effect) in zip(alike.items(), pairs, strict=True):
             found[j] = np.asarray(fit.best.family.uplift(base, effect) @ fit.weight)
@@ -406,13 +445,17 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
     both = np.vstack([values[:1], shape @ values])
     lines = AdditiveRows(both, rows.y, rows.exposure, rows.weight)
     start = np.array([fit.coef[0] + level, size, fit.coef[k], 0.0])
-    found = fit_additive(pass_in_memory(lines, MULTIPLE, 1), MULTIPLE, fit.family, start, tol=tol)
+    found = fit_additive(
+        pass_in_memory(lines, MULTIPLE, 1), MULTIPLE, fit.family, start, tol=tol
+    )
     turn = np.zeros((2 * k, 4))
     turn[0, 0] = turn[k, 2] = 1.0
     turn[:k, 1] = turn[k:, 3] = shape
     lean = np.kron(found.coef[[1, 3]][:, None], np.eye(k)) / size
     lean[:, 0] = 0.0
-    covariance = turn @ found.covariance @ turn.T + lean @ fit.covariance[:k, :k] @ lean.T
+    covariance = (
+        turn @ found.covariance @ turn.T + lean @ fit.covariance[:k, :k] @ lean.T
+    )
     # The noise is that of the fit, which counts all coefficients of the base.
     return replace(
         found,
@@ -475,13 +518,22 @@ def _slope_sums(
     own = (values[parts.base].T, values[parts.effect].T)
     ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]
     if len(parts.effect):
-        ways.append((terms.by_effect, terms.effect_effect, terms.base_effect, terms.effect_effect))
+        ways.append(
+            (
+                terms.by_effect,
+                terms.effect_effect,
+                terms.base_effect,
+                terms.effect_effect,
+            )
+        )
     square = more**2
     return [
         [
             more @ (w * slope),
             square @ (w * curvature),
-            np.hstack([(more * (w * with_base)) @ own[0], (more * (w * with_effect)) @ own[1]]),
+            np.hstack(
+                [(more * (w * with_base)) @ own[0], (more * (w * with_effect)) @ own[1]]
+            ),
         ]
         for slope, curvature, with_base, with_effect in ways
     ]

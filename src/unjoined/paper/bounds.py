@@ -116,7 +116,9 @@ class ErrorBound:
         """Whether the model is guaranteed a smaller error than saying 0 for everybody."""
         return self.bound < self.trivial_bound
 
-    def rate_bound(self, *, uplift_error: float = 0.0, critic_error: float | None = None) -> float:
+    def rate_bound(
+        self, *, uplift_error: float = 0.0, critic_error: float | None = None
+    ) -> float:
         r"""Return the bound of Theorem 3, which compares with the best function in F.
 
         .. math::
@@ -149,9 +151,13 @@ class ErrorBound:
             if critic_error is None
             else check_not_negative("critic_error", critic_error)
         )
-        deviation = self.deviation * math.sqrt(math.log(2.0 / self.delta) / -math.log(self.delta))
+        deviation = self.deviation * math.sqrt(
+            math.log(2.0 / self.delta) / -math.log(self.delta)
+        )
         e = self.complexity + deviation
-        return (2.0 * e + self.optimization_gap + epsilon_g + epsilon_f) / self.min_gap**2
+        return (
+            2.0 * e + self.optimization_gap + epsilon_g + epsilon_f
+        ) / self.min_gap**2
 
 
 def error_bound(
@@ -250,7 +256,9 @@ def error_bound(
     n_tilde = effective_size(rows, TREATMENT)
     terms = sampling_terms(z, f, g, n=n, n_tilde=n_tilde, delta=delta)
     system = _system(model, rows)
-    best = maximize_on_ball(system.A.T @ model.coef_ - 2.0 * system.b, system.C, radius_g)
+    best = maximize_on_ball(
+        system.A.T @ model.coef_ - 2.0 * system.b, system.C, radius_g
+    )
     return ErrorBound(
         bound=(best.value + terms.complexity + terms.deviation + epsilon) / gap**2,
         delta=delta,
@@ -298,8 +306,10 @@ def sampling_terms(
     return SamplingTerms(
         complexity=m_z / root + m_w / root_tilde,
         # 2 (4 M_Z + M_G) R(G) + 2 (4 M_G R(F) + (4 M_F + M_G) R(G)) with R <= M / sqrt(n)
-        rademacher=2.0 * (4.0 * z + g) * g / root + 2.0 * (8.0 * f + g) * g / root_tilde,
-        deviation=math.sqrt(-2.0 * math.log(delta)) * math.hypot(m_z / root, m_w / root_tilde),
+        rademacher=2.0 * (4.0 * z + g) * g / root
+        + 2.0 * (8.0 * f + g) * g / root_tilde,
+        deviation=math.sqrt(-2.0 * math.log(delta))
+        * math.hypot(m_z / root, m_w / root_tilde),
     )
 
 
@@ -310,7 +320,9 @@ def _system(model: Any, rows: LabelledRows) -> MinMaxSystem:
     return MinMaxSystem(system.A, rows.coding.scale * system.b, system.C)
 
 
-def _duality_gap(system: MinMaxSystem, beta: Array, value: float, radius_f: float) -> float:
+def _duality_gap(
+    system: MinMaxSystem, beta: Array, value: float, radius_f: float
+) -> float:
     """Return an upper bound on how far f is from the least empirical maximum over F."""
     # Whatever f, its maximum over g is at least its value at this critic; the least of those
     # over the ball is linear in alpha. The critic 0 gives the value 0.
@@ -335,7 +347,9 @@ def check_model_rows(model: Any, X: MatrixLike) -> Array:
             "critic_basis of its own. Fit it without one."
         )
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.critic_coef_).all()):
-        raise InputError("the model's coefficients hold NaN or infinite values. Fit it again.")
+        raise InputError(
+            "the model's coefficients hold NaN or infinite values. Fit it again."
+        )
     names = column_names(X)
     fitted = getattr(model, "feature_names_in_", None)
     if names is not None and fitted is not None and names != list(fitted):
@@ -353,7 +367,9 @@ def check_model_rows(model: Any, X: MatrixLike) -> Array:
     return matrix
 
 
-def radii(model: Any, uplift: float | None, critic: float | None) -> tuple[float, float]:
+def radii(
+    model: Any, uplift: float | None, critic: float | None
+) -> tuple[float, float]:
     """Return the largest norms of coefficients in F, which must hold the model, and in G."""
     norm = float(np.linalg.norm(model.coef_))
     if uplift is None and norm == 0.0:

@@ -60,7 +60,9 @@ class ConditionalDensity:
         """Return the shares s_l(x), shape (n, c); every row adds up to one."""
         exponent = cdist(X, self.centers, "sqeuclidean")
         exponent /= -(self.width_x**2)
-        np.maximum(exponent, FARTHEST, out=exponent)  # a squared distance may be infinite
+        np.maximum(
+            exponent, FARTHEST, out=exponent
+        )  # a squared distance may be infinite
         exponent += np.log(self.alpha)
         # Far from all centres every kernel underflows. Divided by the largest one first, what
         # is left is the density at the nearest centres instead of 0 / 0.
@@ -100,7 +102,9 @@ class ConditionalDensity:
     def _products(self) -> Array:
         """Return the integrals over y of the products of two bumps, shape (c, c)."""
         apart = (self.values[:, None] - self.values[None, :]) / self.width_y
-        return np.asarray(np.exp(-0.5 * apart**2) / (self.width_y * np.sqrt(2.0 * np.pi)))
+        return np.asarray(
+            np.exp(-0.5 * apart**2) / (self.width_y * np.sqrt(2.0 * np.pi))
+        )
 
 
 def fit_densities(
@@ -126,7 +130,9 @@ def fit_densities(
     share = weight / weight.sum()
     K = np.exp(-cdist(X, u, "sqeuclidean") / width_x**2)  # (n, c)
     apart = (v[:, None] - v[None, :]) / width_y
-    overlap = np.sqrt(np.pi / 2.0) * width_y * np.exp(-0.5 * apart**2)  # integral over y
+    overlap = (
+        np.sqrt(np.pi / 2.0) * width_y * np.exp(-0.5 * apart**2)
+    )  # integral over y
     H = (K * share[:, None]).T @ K * overlap  # (c, c)
     near = np.exp(-(((y[:, None] - v[None, :]) / width_y) ** 2))
     h = share @ (K * near)  # (c,)
@@ -137,7 +143,9 @@ def fit_densities(
         # Not all are negative: h >= 0 and, as centres are rows, h > 0, while
         # alpha^T (H + ridge I) alpha = h^T alpha > 0.
         kept = alpha > 0.0
-        densities.append(ConditionalDensity(u[kept], v[kept], alpha[kept], width_x, width_y))
+        densities.append(
+            ConditionalDensity(u[kept], v[kept], alpha[kept], width_x, width_y)
+        )
     return densities
 
 
@@ -178,8 +186,12 @@ def search_density(
             held = fold == v
             kept = fold != v
             widths = float(widths_x[i]), float(widths_y[j])
-            densities = fit_densities(X[kept], y[kept], weight[kept], n_centers, *widths, ridges)
-            risk = [density.risk(X[held], y[held], weight[held]) for density in densities]
+            densities = fit_densities(
+                X[kept], y[kept], weight[kept], n_centers, *widths, ridges
+            )
+            risk = [
+                density.risk(X[held], y[held], weight[held]) for density in densities
+            ]
             risks[i, j] += size[v] / size.sum() * np.asarray(risk)
     return DensitySearch(widths_x, widths_y, ridges, risks)
 
@@ -192,7 +204,9 @@ class UnmixedDensities:
     measure: Array  # (g,) what one grid value counts for in a sum that stands for an integral
     treated: Array  # (n, g) p(y | x, t = 1), per outcome unit
     untreated: Array  # (n, g) p(y | x, t = -1), per outcome unit
-    guarded: BoolArray  # (n,) rows where the policies were too alike, and were moved apart
+    guarded: (
+        BoolArray  # (n,) rows where the policies were too alike, and were moved apart
+    )
 
     @property
     def means(self) -> tuple[Array, Array]:
@@ -206,7 +220,9 @@ class UnmixedDensities:
         return (self.treated - self.untreated) @ (self.grid * self.measure)
 
 
-def separate_policies(e_1: Array, e_2: Array, min_gap: float) -> tuple[Array, Array, BoolArray]:
+def separate_policies(
+    e_1: Array, e_2: Array, min_gap: float
+) -> tuple[Array, Array, BoolArray]:
     """Move probabilities closer than ``min_gap`` apart, and say which rows that touched."""
     gap = e_1 - e_2
     touched = np.abs(gap) < min_gap
@@ -376,7 +392,8 @@ class DensityUplift(UpliftEstimator):
     }
 
     outcome_densities_: (
-        tuple[ConditionalDensity, ConditionalDensity] | tuple[ConditionalMean, ConditionalMean]
+        tuple[ConditionalDensity, ConditionalDensity]
+        | tuple[ConditionalMean, ConditionalMean]
     )
     searches_: tuple[DensitySearch, DensitySearch] | None
 
@@ -414,7 +431,9 @@ class DensityUplift(UpliftEstimator):
         Z = scaling(rows.X)
         policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
         if rows.coding.is_binary:
-            self.outcome_densities_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
+            self.outcome_densities_ = fit_pair(
+                self.outcome_model, Z, rows, OUTCOME, rng
+            )
             _, values = scale_outcomes(rows)
             self.searches_ = None
             self.outcome_scaling_ = values
@@ -434,7 +453,9 @@ class DensityUplift(UpliftEstimator):
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
             laws = self._unmix(Z[batch])
             uplift[batch], touched[batch] = laws.uplift, laws.guarded
-        warn_of_gaps(int(touched.sum()), len(Z), NO_SOLUTION, self.min_gap, stacklevel=4)
+        warn_of_gaps(
+            int(touched.sum()), len(Z), NO_SOLUTION, self.min_gap, stacklevel=4
+        )
         return uplift
 
     def predict_density(self, X: MatrixLike) -> UnmixedDensities:
@@ -476,7 +497,9 @@ class DensityUplift(UpliftEstimator):
         q = law(Z, self.outcome_scaling_(self.grid_[:, None])[:, 0])
         return np.asarray(q / (q @ self.measure_)[:, None])
 
-    def _fit_densities(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
+    def _fit_densities(
+        self, Z: Array, rows: LabelledRows, rng: np.random.RandomState
+    ) -> None:
         """Choose and fit the density of each population, and lay the grid."""
         outcome = rows.of_kind(OUTCOME)
         scaled, scaling = scale_outcomes(rows)
@@ -494,7 +517,11 @@ class DensityUplift(UpliftEstimator):
         """Search for the widths and ridge of one population, and fit with the best."""
         at = rng.permutation(rows.at(OUTCOME, k))  # the first rows are the centres
         n_centers = self._n_centers(len(at), rows.names[k])
-        median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
+        median = (
+            median_width(Z[at], rng, rows.weight[at])
+            if isinstance(self.width_x, str)
+            else 1.0
+        )
         data = Z[at], rows.label[at], rows.weight[at]
         search = search_density(
             *data,
@@ -505,7 +532,9 @@ class DensityUplift(UpliftEstimator):
             ridges=_candidates(self.ridge, RIDGES),
         )
         width_x, width_y, ridge = search.best
-        (density,) = fit_densities(*data, n_centers, width_x, width_y, np.array([ridge]))
+        (density,) = fit_densities(
+            *data, n_centers, width_x, width_y, np.array([ridge])
+        )
         return search, density
 
     def _n_centers(self, n: int, population: Any) -> int:
@@ -521,7 +550,9 @@ class DensityUplift(UpliftEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.min_gap > 1.0:
-            raise InputError(f"min_gap is a difference of probabilities, got {self.min_gap!r} > 1.")
+            raise InputError(
+                f"min_gap is a difference of probabilities, got {self.min_gap!r} > 1."
+            )
 
 
 def _candidates(given: float | str, words: tuple[float, ...]) -> Array:

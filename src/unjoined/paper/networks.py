@@ -29,7 +29,9 @@ def import_torch() -> Any:
 def seeded(seed: int, device: str) -> Iterator[None]:
     """Seed torch inside the block; afterwards its generators are where they were before."""
     torch = import_torch()
-    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device == "cuda" else []):
+    with torch.random.fork_rng(
+        devices=[torch.cuda.current_device()] if device == "cuda" else []
+    ):
         # torch.manual_seed would also reseed the devices that are not restored.
         torch.default_generator.manual_seed(seed)
         if device == "cuda":  # pragma: no cover - needs a graphics card
@@ -83,7 +85,9 @@ def _check_convex(conjugate: Callable[[Any], Any]) -> None:
     grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
     values = conjugate(grid)
     if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
-        given = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        given = (
+            tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        )
         raise InputError(
             "loss must map a tensor to a tensor of the same shape, element by element; for shape "
             f"{tuple(grid.shape)} it gave {given}."
@@ -128,7 +132,8 @@ def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str)
 def weights_of(module: Any) -> Weights:
     """Return a copy of the module's parameters and buffers as numpy arrays."""
     return {
-        name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()
+        name: value.detach().cpu().numpy().copy()
+        for name, value in module.state_dict().items()
     }
 
 
@@ -240,7 +245,9 @@ def train_saddle(
         if settings.patience is not None and epoch - best_epoch >= settings.patience:
             break
     players.put(best)
-    return SaddleFit(weights_of(f), weights_of(g), np.array(objective), np.array(risk), best_epoch)
+    return SaddleFit(
+        weights_of(f), weights_of(g), np.array(objective), np.array(risk), best_epoch
+    )
 
 
 class _Players:
@@ -259,7 +266,9 @@ class _Players:
         self.f = f
         self.g = g
         self.settings = settings
-        of_f, of_g = ([p for p in module.parameters() if p.requires_grad] for module in (f, g))
+        of_f, of_g = (
+            [p for p in module.parameters() if p.requires_grad] for module in (f, g)
+        )
         self.parameters = [*of_f, *of_g]
         self.theta = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         start = 0
@@ -333,21 +342,32 @@ class _Players:
 def _payoff(f: Any, g: Any, batch: SaddleRows, settings: SaddleSettings) -> Any:
     """Return the estimate of the objective from one batch, without the penalties."""
     n = batch.n_treatment
-    f_values = column(f, batch.Z[:n], name="uplift_module")  # outcome rows do not need f
+    f_values = column(
+        f, batch.Z[:n], name="uplift_module"
+    )  # outcome rows do not need f
     g_values = column(g, batch.Z, name="critic_module")
     cross = (batch.signed[:n] * f_values * g_values[:n]).sum()
     linear = (batch.signed[n:] * g_values[n:]).sum()
     if settings.conjugate is None:
-        return 2.0 * cross - 4.0 * linear - 0.5 * (batch.share * g_values.square()).sum()
-    return cross - 2.0 * linear - 0.5 * (batch.share * settings.conjugate(g_values)).sum()
+        return (
+            2.0 * cross - 4.0 * linear - 0.5 * (batch.share * g_values.square()).sum()
+        )
+    return (
+        cross - 2.0 * linear - 0.5 * (batch.share * settings.conjugate(g_values)).sum()
+    )
 
 
 def _run_epoch(
-    players: _Players, rows: SaddleRows, settings: SaddleSettings, rng: np.random.RandomState
+    players: _Players,
+    rows: SaddleRows,
+    settings: SaddleSettings,
+    rng: np.random.RandomState,
 ) -> float:
     players.f.train()
     players.g.train()
-    values = [players.step(batch) for batch in row_batches(rows, settings.batch_size, rng)]
+    values = [
+        players.step(batch) for batch in row_batches(rows, settings.batch_size, rng)
+    ]
     # One look per epoch: asking for every step's value would stall a graphics card.
     return float(import_torch().stack(values).mean())
 
@@ -375,7 +395,9 @@ def row_batches(
         ]
     )
     factor = torch.as_tensor(
-        np.repeat(np.divide(sizes, drawn), drawn), dtype=rows.share.dtype, device=rows.share.device
+        np.repeat(np.divide(sizes, drawn), drawn),
+        dtype=rows.share.dtype,
+        device=rows.share.device,
     )
     for positions in torch.as_tensor(order, device=rows.share.device):
         yield SaddleRows(

@@ -57,7 +57,9 @@ AVERAGING = 0.99
 
 def _check_validation_share(name: str, value: Any) -> None:
     if check_share(name, value, zero_allowed=True) == 1.0:
-        raise InputError("validation_share must be below 1: something must be trained on.")
+        raise InputError(
+            "validation_share must be below 1: something must be trained on."
+        )
 
 
 def _check_loss(name: str, value: Any) -> None:
@@ -217,14 +219,22 @@ class NeuralMinMaxUplift(UpliftEstimator):
             held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
 
         def on_epoch(epoch: int, objective: float, risk: float) -> None:
-            LOGGER.debug("epoch %d: objective %.4g, held-out risk %.4g", epoch, objective, risk)
+            LOGGER.debug(
+                "epoch %d: objective %.4g, held-out risk %.4g", epoch, objective, risk
+            )
             PROGRESS.debug("%s: %d of %d", "training", epoch, settings.max_epochs)
 
         with seeded(int(rng.randint(2**31 - 1)), self._device()):
             f = self._build("uplift_module")
             g = self._build("critic_module")
             fit = train_saddle(
-                f, g, self._tensors(train), settings, rng=rng, held=held, on_epoch=on_epoch
+                f,
+                g,
+                self._tensors(train),
+                settings,
+                rng=rng,
+                held=held,
+                on_epoch=on_epoch,
             )
         self.uplift_weights_ = fit.uplift
         self.critic_weights_ = fit.critic
@@ -314,11 +324,15 @@ class NeuralMinMaxUplift(UpliftEstimator):
         weights: Weights = getattr(self, name.replace("module", "weights_"))
         with seeded(0, self._device()):  # first weights are drawn, then replaced
             module = self._build(name)
-        module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
+        module.load_state_dict(
+            {key: torch.as_tensor(value) for key, value in weights.items()}
+        )
         return module.eval()
 
     def _evaluate(self, matrix: Array, name: str) -> Array:
-        return evaluate_module(self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name)
+        return evaluate_module(
+            self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name
+        )
 
 
 CELLS = [(kind, k) for kind in (TREATMENT, OUTCOME) for k in (0, 1)]

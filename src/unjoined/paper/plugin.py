@@ -12,7 +12,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, Ri
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_count, check_not_negative, check_positive
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_not_negative,
+    check_positive,
+)
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
@@ -139,7 +145,9 @@ class PlugInUplift(UpliftEstimator):
         m_1, m_2 = (mean(Z) for mean in self.outcome_means_)
         t_1, t_2 = (mean(Z) for mean in self.treatment_means_)
         uplift, n_touched = _guarded_ratio(m_1 - m_2, (t_1 - t_2) / 2.0, self.min_gap)
-        warn_of_gaps(n_touched, len(Z), "the ratio is not finite", self.min_gap, stacklevel=4)
+        warn_of_gaps(
+            n_touched, len(Z), "the ratio is not finite", self.min_gap, stacklevel=4
+        )
         return self.outcome_scale_ * uplift
 
 
@@ -147,7 +155,9 @@ def _guarded_ratio(numerator: Array, gap: Array, min_gap: float) -> tuple[Array,
     """Divide with the denominator kept away from 0; return how many rows that touched."""
     if min_gap > 0.0:
         small = np.abs(gap) < min_gap
-        return numerator / np.where(small, np.copysign(min_gap, gap), gap), int(small.sum())
+        return numerator / np.where(small, np.copysign(min_gap, gap), gap), int(
+            small.sum()
+        )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = numerator / gap
     broken = ~np.isfinite(ratio)
@@ -163,7 +173,9 @@ RIDGES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 MINMAX_RIDGES = {25.0: (1e-4, 1e-2), 5.0: (1e-2, 1.0)}
 
 
-def _preset(outcome_model: Any, treatment_model: Any, random_state: RandomState) -> PlugInUplift:
+def _preset(
+    outcome_model: Any, treatment_model: Any, random_state: RandomState
+) -> PlugInUplift:
     """Return a ratio without guard, as in the paper."""
     models = {"outcome_model": outcome_model, "treatment_model": treatment_model}
     return PlugInUplift(**models, min_gap=0.0, random_state=random_state)
@@ -193,7 +205,9 @@ def FourNNC(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     >>> FourNNC().outcome_model.hidden_layer_sizes
     (10, 10)
     """
-    from sklearn.neural_network import MLPClassifier  # a third of a second saved at import
+    from sklearn.neural_network import (
+        MLPClassifier,
+    )  # a third of a second saved at import
 
     model = MLPClassifier(hidden_layer_sizes=HIDDEN, alpha=DECAY, max_iter=MAX_EPOCHS)
     return _preset(model, model, random_state)
@@ -225,7 +239,9 @@ def FourNNR(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     >>> FourNNR().outcome_model.hidden_layer_sizes
     (10, 10)
     """
-    from sklearn.neural_network import MLPRegressor  # a third of a second saved at import
+    from sklearn.neural_network import (
+        MLPRegressor,
+    )  # a third of a second saved at import
 
     model = MLPRegressor(hidden_layer_sizes=HIDDEN, alpha=DECAY, max_iter=MAX_EPOCHS)
     return _preset(model, model, random_state)
@@ -286,9 +302,13 @@ class TwoStageCoefficients:
     First those of the mean outcome without treatment, then those of the uplift.
     """
 
-    names: tuple[str, ...]  # "intercept", features, "treatment", "treatment:" and feature
+    names: tuple[
+        str, ...
+    ]  # "intercept", features, "treatment", "treatment:" and feature
     estimates: Array  # (q,)
-    covariance: Array | None  # (q, q); None with a first stage of the user's or q rows or fewer
+    covariance: (
+        Array | None
+    )  # (q, q); None with a first stage of the user's or q rows or fewer
 
     @property
     def standard_errors(self) -> Array | None:
@@ -466,7 +486,9 @@ class TwoStageUplift(UpliftEstimator):
         """Return the functions that the uplift is a combination of."""
         return phi if self.effect == "linear" else np.ones((len(phi), 1))
 
-    def _fit_stages(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
+    def _fit_stages(
+        self, Z: Array, rows: LabelledRows, rng: np.random.RandomState
+    ) -> None:
         """Predict the treatment's terms at the outcome rows and regress the outcome on them."""
         at_t = rows.of_kind(TREATMENT)
         at_y = rows.of_kind(OUTCOME)
@@ -503,9 +525,13 @@ class TwoStageUplift(UpliftEstimator):
         phi = self.basis_(Z[at])
         modified = self._modified(phi)
         first = (rows.population[at] == 0)[:, None]
-        return _Sample(phi, modified, np.hstack([phi, first * modified]), rows.share[at])
+        return _Sample(
+            phi, modified, np.hstack([phi, first * modified]), rows.share[at]
+        )
 
-    def _in_user_units(self, gamma: Array, covariance: Array | None) -> TwoStageCoefficients:
+    def _in_user_units(
+        self, gamma: Array, covariance: Array | None
+    ) -> TwoStageCoefficients:
         """Undo the scaling of features and outcome, and name the coefficients."""
         p = self.basis_.size
         constant = self.effect == "constant"
@@ -517,7 +543,10 @@ class TwoStageUplift(UpliftEstimator):
         if isinstance(self.basis_, LinearBasis):
             features = list(self._feature_names or [f"x{j}" for j in range(p - 1)])
             names = ["intercept", *features]
-            effects = ["treatment", *([] if constant else [f"treatment:{f}" for f in features])]
+            effects = [
+                "treatment",
+                *([] if constant else [f"treatment:{f}" for f in features]),
+            ]
             # phi(scaled x) = phi(x) @ back, so coefficients of the former go through it.
             back = np.diag(np.append(1.0, 1.0 / self.scaling_.scale))
             back[0, 1:] = -self.scaling_.mean / self.scaling_.scale
@@ -525,7 +554,9 @@ class TwoStageUplift(UpliftEstimator):
         values = scale * (turn @ gamma)
         values[0] += offset if isinstance(self.basis_, LinearBasis) else 0.0
         if covariance is not None:
-            with np.errstate(over="ignore", invalid="ignore"):  # beyond numbers in such units
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # beyond numbers in such units
                 covariance = scale**2 * (turn @ covariance @ turn.T)
         return TwoStageCoefficients((*names, *effects), values, covariance)
 
@@ -545,7 +576,9 @@ class _Sample:
     phi: Array  # (n, p) basis functions
     modified: Array  # (n, r) functions that the uplift is a combination of
     instruments: Array  # (n, p + r) phi, and s times modified
-    weight: Array  # (n,) under which both populations count the same, whatever their sizes
+    weight: (
+        Array  # (n,) under which both populations count the same, whatever their sizes
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,7 +626,9 @@ def _covariance(
 
 def _inverse(design: Array, weight: Array) -> Array:
     """Return the (pseudo-)inverse of the weighted sums of squares and products."""
-    return np.asarray(np.linalg.pinv((design * weight[:, None]).T @ design, hermitian=True))
+    return np.asarray(
+        np.linalg.pinv((design * weight[:, None]).T @ design, hermitian=True)
+    )
 
 
 def _check_takes_shares(model: Any, weight: Array, share: Array) -> None:

@@ -67,7 +67,9 @@ class Speech:
         widest = max(facts.chosen, facts.everyone, key=lambda stage: stage.people)
         sure = facts.chosen if facts.chosen.people else widest
         self.gain_places = places_of((sure.high - sure.low) / 2.0)
-        self.money_places = 0 if max(map(abs, (*widest.net(facts.terms),))) >= 1000.0 else 2
+        self.money_places = (
+            0 if max(map(abs, (*widest.net(facts.terms),))) >= 1000.0 else 2
+        )
 
     def said(self, value: float) -> str:
         """Return an uplift that is already in this report's scale."""
@@ -93,7 +95,9 @@ class Speech:
     def money(self, value: float | str) -> str:
         """Return an amount of money; words stay as they are."""
         said = value if isinstance(value, str) else self.amount(value)
-        return said if said == NOT_KNOWN else f"{said} {self.facts.terms.currency}".strip()
+        return (
+            said if said == NOT_KNOWN else f"{said} {self.facts.terms.currency}".strip()
+        )
 
     def gain(self, stage: Stage) -> WithInterval:
         """Return what a stage brings, and the interval of it."""
@@ -181,7 +185,9 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         found: dict[str, Any] = {"people": stage.people, "share": stage.share}
         found |= {"cost": facts.terms.cost * stage.people}
         found |= {"gain": numbers(stage.gain, stage.low, stage.high)}
-        return found | ({"net": numbers(*stage.net(facts.terms))} if facts.terms.has_money else {})
+        return found | (
+            {"net": numbers(*stage.net(facts.terms))} if facts.terms.has_money else {}
+        )
 
     evaluation = facts.evaluation
     measures = {
@@ -193,10 +199,14 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "verdict": advice["headline"],
         "colour": advice["colour"],
         "trust": advice["trust"],
-        "reasons": [{"colour": r["colour"], "words": r["sentence"]} for r in advice["reasons"]],
+        "reasons": [
+            {"colour": r["colour"], "words": r["sentence"]} for r in advice["reasons"]
+        ],
         "rows": len(facts.people),
         "treated": brought(facts.chosen),
-        "options": [{"name": name} | brought(stage) for name, stage in advice["options"]],
+        "options": [
+            {"name": name} | brought(stage) for name, stage in advice["options"]
+        ],
     } | {
         name: numbers(estimate.value, *estimate.interval(level))
         for name, estimate in measures.items()
@@ -215,14 +225,20 @@ def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
     whom = f"Treat all {n:,} people" if chosen.share >= 1.0 else (
         f"Treat {chosen.people:,.0f} of {n:,} people"
     )  # fmt: skip
-    spent = f", which costs {speech.money(terms.cost * chosen.people)}" if terms.cost else ""
+    spent = (
+        f", which costs {speech.money(terms.cost * chosen.people)}"
+        if terms.cost
+        else ""
+    )
     said = [
         f"{whom}{spent}. Compared with treating nobody, this is expected to bring {gain} {more}"
         f"{terms.unit} ({speech.percent} interval: {ends})."
     ]
     if terms.has_money:
         net, ends = speech.net(chosen)
-        said += [f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends})."]
+        said += [
+            f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends})."
+        ]
     if facts.told < NEARLY_ALL:
         gain, ends = speech.gain(chosen.part(facts.told))
         said += [
@@ -263,7 +279,9 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
         f"{speech.percent} interval {ends})"
     )
     if low > 0.0:
-        return _reason(GREEN, f"The ranking beats a random order on rows it had not seen: {found}.")
+        return _reason(
+            GREEN, f"The ranking beats a random order on rows it had not seen: {found}."
+        )
     if high < 0.0:
         return _reason(RED, f"The ranking does worse than a random order: {found}.")
     so, colour = "Treating everyone or nobody may do as well.", AMBER
@@ -271,7 +289,8 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
         so = "That is no reason against treating everyone. It is one against choosing a few."
         colour = NOTE
     return _reason(
-        colour, f"The tables do not show that the ranking beats a random order: {found}. {so}"
+        colour,
+        f"The tables do not show that the ranking beats a random order: {found}. {so}",
     )
 
 
@@ -280,7 +299,9 @@ def _gain(facts: Facts) -> Reason:
     low, high = _ends(facts)
     what = "expected gain after costs" if terms.has_money else "expected gain"
     if chosen.share <= 0.0:
-        return _reason(GREEN, "The model predicts that treating anyone costs more than it brings.")
+        return _reason(
+            GREEN, "The model predicts that treating anyone costs more than it brings."
+        )
     if not is_bounded(low, high):
         return _reason(RED, f"The {what} is not known: {UNBOUNDED}.")
     if low > 0.0 and facts.told < MANY:
@@ -292,14 +313,20 @@ def _gain(facts: Facts) -> Reason:
     if low > 0.0:
         return _reason(GREEN, f"The {what} is clearly above zero.")
     if high < 0.0:
-        return _reason(RED, f"The {what} is clearly below zero, against what the model predicts.")
-    return _reason(AMBER, f"The {what} may be zero or below: its interval reaches both sides.")
+        return _reason(
+            RED, f"The {what} is clearly below zero, against what the model predicts."
+        )
+    return _reason(
+        AMBER, f"The {what} may be zero or below: its interval reaches both sides."
+    )
 
 
 def _ends(facts: Facts) -> tuple[float, float]:
     """Return the interval of the gain, after costs if there is money."""
     chosen, terms = facts.chosen, facts.terms
-    _, low, high = chosen.net(terms) if terms.has_money else (0.0, chosen.low, chosen.high)
+    _, low, high = (
+        chosen.net(terms) if terms.has_money else (0.0, chosen.low, chosen.high)
+    )
     return low, high
 
 
@@ -343,7 +370,9 @@ def firmer(facts: Facts, speech: Speech) -> str:
     width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
     if question:
-        first = f"Whether {question} is still open. If the effect is as large as it seems,"
+        first = (
+            f"Whether {question} is still open. If the effect is as large as it seems,"
+        )
     said = (
         f"{first} it takes about {two_digits(rows):,} rows in each outcome "
         f"table, with policies as far apart as now. The smallest has {now:,}."

@@ -38,9 +38,13 @@ class Column:
     def said(self, value: float) -> str:
         """Return a value in words: a number, a date or a category."""
         if self.holds == CATEGORIES:
-            return self.levels[int(value)] if value < len(self.levels) else "another value"
+            return (
+                self.levels[int(value)] if value < len(self.levels) else "another value"
+            )
         if self.holds == TIMES:
-            return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date())
+            return str(
+                (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date()
+            )
         if float(value).is_integer() or abs(value) >= 1e4:
             return f"{value:,.0f}"
         return in_digits(value, 3 if abs(value) < 100.0 else 4)
@@ -48,11 +52,16 @@ class Column:
     @property
     def steps(self) -> Array | None:
         """Values that may be drawn as bars, each of 20 people at least; None for a curve."""
-        kinds, count = np.unique(self.values[~np.isnan(self.values)], return_counts=True)
+        kinds, count = np.unique(
+            self.values[~np.isnan(self.values)], return_counts=True
+        )
         if self.holds != CATEGORIES and len(kinds) > FEW_VALUES:
             return None
         if self.holds == CATEGORIES:  # nobody is given a rare one
-            kinds, count = kinds[kinds < len(self.levels)], count[kinds < len(self.levels)]
+            kinds, count = (
+                kinds[kinds < len(self.levels)],
+                count[kinds < len(self.levels)],
+            )
         return kinds[count >= FEWEST]
 
     @property
@@ -82,7 +91,9 @@ class People:
         if names is not None:
             X = own_columns(X, names)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of them
+            warnings.simplefilter(
+                "ignore", UnjoinedWarning
+            )  # the fit has warned of them
             encoder = TableEncoder("codes").fit(X)
             matrix = encoder.encode(X).matrix
         frame: Any = nw.from_native(X, eager_only=True)
@@ -90,7 +101,12 @@ class People:
         for code in encoder.columns_:
             gone = frame[code.name].is_null().to_numpy()
             found.append(
-                Column(code.name, code.holds, np.where(gone, np.nan, matrix[:, at]), code.levels)
+                Column(
+                    code.name,
+                    code.holds,
+                    np.where(gone, np.nan, matrix[:, at]),
+                    code.levels,
+                )
             )
             at += len(code.names("codes"))
         return cls(X, tuple(found))
@@ -122,7 +138,9 @@ def _with_value(X: MatrixLike, j: int, column: Column, value: float) -> MatrixLi
         return changed
     frame: Any = nw.from_native(X, eager_only=True)
     cell: Any = column.said(value) if column.holds != NUMBERS else value
-    cells = nw.new_series(frame.columns[j], [cell] * len(frame), backend=frame.implementation)
+    cells = nw.new_series(
+        frame.columns[j], [cell] * len(frame), backend=frame.implementation
+    )
     given: MatrixLike = frame.with_columns(cells).to_native()
     return given
 
@@ -133,10 +151,14 @@ class Driver:
 
     column: Column
     values: Array  # (m,) where it was computed
-    change: Array  # (m,) mean uplift if all had the value, less mean uplift, outcome units
+    change: (
+        Array  # (m,) mean uplift if all had the value, less mean uplift, outcome units
+    )
     error: Array  # (m,) model uncertainty; nan if the estimator offers none
     is_curve: bool
-    levels: tuple[Array, Array]  # all values, also those of few people, and their changes
+    levels: tuple[
+        Array, Array
+    ]  # all values, also those of few people, and their changes
 
     @property
     def has_band(self) -> bool:
@@ -164,10 +186,14 @@ class Driver:
         most = int(np.argmax(count))
         if count[most] < FEWEST:
             return "mixed"
-        return f"{self.column.said(float(kinds[most]))} ({count[most] / len(values):.0%})"
+        return (
+            f"{self.column.said(float(kinds[most]))} ({count[most] / len(values):.0%})"
+        )
 
 
-def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list[Driver]:
+def find_drivers(
+    model: Any, people: People, rng: np.random.RandomState
+) -> list[Driver]:
     """Return how uplift varies with each feature, those it varies with most first.
 
     The additive models say it with an error (`mean_change`); of others it is the partial
@@ -177,12 +203,16 @@ def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list
     changes = getattr(model, "mean_change", None)
     drivers = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnjoinedWarning)  # no one has such values on purpose
+        warnings.simplefilter(
+            "ignore", UnjoinedWarning
+        )  # no one has such values on purpose
         before = 0.0 if changes else float(model.predict(X).mean())
         for j, column in enumerate(people.columns):
             steps, levels = column.steps, None
             if column.holds == CATEGORIES:
-                levels = _level_changes(model, X, min(len(people), CURVE_ROWS), j, column)
+                levels = _level_changes(
+                    model, X, min(len(people), CURVE_ROWS), j, column
+                )
                 steps = _telling(steps, *levels)
             values = column.grid if steps is None else steps
             if len(values) < 2 and (levels is None or len(levels[0]) < 2):

@@ -85,9 +85,13 @@ class Terms:
         if self.budget is not None:
             check_not_negative("budget", self.budget)
             if not self.cost:
-                raise InputError("a budget needs a cost per person above 0: give cost as well.")
+                raise InputError(
+                    "a budget needs a cost per person above 0: give cost as well."
+                )
             if self.share is not None:
-                raise InputError("share and budget both say how many are treated: give one.")
+                raise InputError(
+                    "share and budget both say how many are treated: give one."
+                )
 
     @property
     def has_money(self) -> bool:
@@ -99,7 +103,9 @@ class Terms:
         if self.share is not None:
             return top_share_rule(uplift, self.share)
         if self.value is not None:
-            return profit_rule(uplift, value=self.value, cost=self.cost, budget=self.budget)
+            return profit_rule(
+                uplift, value=self.value, cost=self.cost, budget=self.budget
+            )
         if self.budget is not None:
             return budget_rule(uplift, self.budget, cost=self.cost)
         return optimal_rule(uplift)
@@ -149,7 +155,8 @@ class Stage:
         value = terms.value or 0.0
         spent = terms.cost * self.people
         net, low, high = (
-            value * gain - spent if value else -spent for gain in (self.gain, self.low, self.high)
+            value * gain - spent if value else -spent
+            for gain in (self.gain, self.low, self.high)
         )
         return net, low, high
 
@@ -177,7 +184,8 @@ class Facts:
     ) -> None:
         names = getattr(model, "feature_names_in_", None)
         self.people = People.of(
-            data.X if people is None else people, None if names is None else list(map(str, names))
+            data.X if people is None else people,
+            None if names is None else list(map(str, names)),
         )
         _check_many(data, self.people)
         self.model, self.data = model, data
@@ -207,7 +215,9 @@ class Facts:
         if self.record is not None and rule.any():
             self.told = float(self.record.told(self.uplift, rule))
         self.stages = self._stages()
-        self.drivers = find_drivers(model, self.people, check_random_state(random_state))
+        self.drivers = find_drivers(
+            model, self.people, check_random_state(random_state)
+        )
         self.segments = self._segments()
         self.typical = list(self._typical())
         self.study = _plan(data, evaluation, shared)
@@ -244,7 +254,11 @@ class Facts:
             return Stage(share, treated, gain.value, *gain.interval(self.level))
         curve = self.evaluation.curve
         parts = (curve.value, curve.low, curve.high)
-        return Stage(share, treated, *(n * float(np.interp(share, curve.share, y)) for y in parts))
+        return Stage(
+            share,
+            treated,
+            *(n * float(np.interp(share, curve.share, y)) for y in parts),
+        )
 
     def _stages(self) -> list[Stage]:
         """Return what shares are expected to bring, a hundredth apart, and the one advised."""
@@ -252,7 +266,9 @@ class Facts:
         chosen = self.chosen
         shares = [k / 100 for k in range(101) if k == 0 or k * n / 100 >= FEWEST]
         found = [self._stage(top_share_rule(self.uplift, share)) for share in shares]
-        if chosen.people >= FEWEST and not any(abs(s.share - chosen.share) < 1e-9 for s in found):
+        if chosen.people >= FEWEST and not any(
+            abs(s.share - chosen.share) < 1e-9 for s in found
+        ):
             found.append(chosen)
         return sorted(found, key=lambda stage: stage.share)
 
@@ -260,7 +276,12 @@ class Facts:
         """Return some of the people: what is predicted, and what people with such scores gained."""
         gain = None if self.record is None else self.record.average(self.uplift, inside)
         predicted = float(self.uplift[inside].mean())
-        return {"name": name, "people": int(inside.sum()), "predicted": predicted, "gain": gain}
+        return {
+            "name": name,
+            "people": int(inside.sum()),
+            "predicted": predicted,
+            "gain": gain,
+        }
 
     def _segments(self) -> list[dict[str, Any]]:
         """Return groups that conditions on features describe, the largest predicted uplift first.
@@ -268,13 +289,19 @@ class Facts:
         A tree of depth 3 explains the predictions; a group has 5 % of the people and 20 at least.
         """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of odd columns
+            warnings.simplefilter(
+                "ignore", UnjoinedWarning
+            )  # the fit has warned of odd columns
             matrix, features = NamedFeatures.of(self.people.X)
         least = max(FEWEST, math.ceil(SMALLEST_SEGMENT * len(self.people)))
-        tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
+        tree = DecisionTreeRegressor(
+            max_depth=DEPTH, min_samples_leaf=least, random_state=0
+        )
         leaf = tree.fit(matrix, self.uplift).apply(matrix)
         where = tree_conditions(tree.tree_)
-        found = [self._group(features.in_words(where[i]), leaf == i) for i in np.unique(leaf)]
+        found = [
+            self._group(features.in_words(where[i]), leaf == i) for i in np.unique(leaf)
+        ]
         return sorted(found, key=lambda group: -group["predicted"])
 
     def _typical(self) -> Iterator[dict[str, Any]]:
@@ -310,15 +337,21 @@ def _cross_fit(
     """Return the cross-fit of the tables: a model's own if it was fitted to them and keeps one."""
     if held_out or not getattr(model, "keeps_crossfit", False):
         return cross_fit(data, random_state=random_state)
-    if not hasattr(model, "crossfit_"):  # it comes from a file, which holds nobody's rows
+    if not hasattr(
+        model, "crossfit_"
+    ):  # it comes from a file, which holds nobody's rows
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnjoinedWarning)  # the first fit has said them
+            warnings.simplefilter(
+                "ignore", UnjoinedWarning
+            )  # the first fit has said them
             model = clone(model).fit(data)
     crossfit: CrossFit = model.crossfit_
     return crossfit
 
 
-def _plan(data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]) -> Study | None:
+def _plan(
+    data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]
+) -> Study | None:
     """Plan a study that settles what is open, the ranking first; else one twice as precise.
 
     What is 2.8 standard errors away from 0 (1.96 + 0.84) is told from it in four studies of five.
@@ -339,7 +372,9 @@ def _plan(data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]) 
             quantity = name
             question = asked
     try:
-        plan = plan_study(data, quantity=quantity, half_width=wanted, level=level, **shared)
+        plan = plan_study(
+            data, quantity=quantity, half_width=wanted, level=level, **shared
+        )
     except InputError:  # no policy gap to plan with
         return None
     return question, wanted, plan

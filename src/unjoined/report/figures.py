@@ -35,7 +35,9 @@ LETTERS = 40  # that fit below a chart
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return round numbers between two ends."""
     step = 10.0 ** math.floor(math.log10((high - low) / about))
-    factor = next(f for f in (1.0, 2.0, 5.0, 10.0) if (high - low) / (f * step) <= about)
+    factor = next(
+        f for f in (1.0, 2.0, 5.0, 10.0) if (high - low) / (f * step) <= about
+    )
     step *= factor
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
@@ -78,7 +80,9 @@ class Chart:
         self.foot = height - BOTTOM
         # Across and upward: two numbers, and their places on the page.
         self.scales = (*x, self.left, width - RIGHT), (*y, self.foot, TOP)
-        self.marks: list[dict[str, Any]] = []  # SVG elements: tag, attributes and the text inside
+        self.marks: list[
+            dict[str, Any]
+        ] = []  # SVG elements: tag, attributes and the text inside
 
     def to_x(self, value: float) -> float:
         """Return the place of a horizontal number."""
@@ -88,18 +92,26 @@ class Chart:
         """Return the place of a vertical number."""
         return _place(value, *self.scales[1])
 
-    def add(self, tag: str, css: str, text: str = "", **attributes: float | str) -> None:
+    def add(
+        self, tag: str, css: str, text: str = "", **attributes: float | str
+    ) -> None:
         """Add an element; underscores in names become hyphens."""
         given = {"class": css}
         for name, value in attributes.items():
-            given[name.replace("_", "-")] = value if isinstance(value, str) else f"{value:.6g}"
+            given[name.replace("_", "-")] = (
+                value if isinstance(value, str) else f"{value:.6g}"
+            )
         self.marks.append({"tag": tag, "attributes": given, "text": text})
 
-    def write(self, x: float, y: float, text: str, css: str = "label", **more: str) -> None:
+    def write(
+        self, x: float, y: float, text: str, css: str = "label", **more: str
+    ) -> None:
         """Write text at a place of the drawing."""
         self.add("text", css, text, x=x, y=y, **more)
 
-    def line(self, x: Sequence[float] | Array, y: Sequence[float] | Array, css: str) -> None:
+    def line(
+        self, x: Sequence[float] | Array, y: Sequence[float] | Array, css: str
+    ) -> None:
         """Draw a line through points, leaving out unknown ones."""
         known = [point for point in zip(x, y, strict=True) if np.isfinite(point[1])]
         self.add("polyline", css, points=self._points(known))
@@ -113,7 +125,9 @@ class Chart:
     def _points(self, points: Iterable[tuple[float, float]]) -> str:
         return " ".join(f"{self.to_x(x)},{self.to_y(y)}" for x, y in points)
 
-    def upright(self, x: float, css: str, ends: Sequence[float] = (), **more: str) -> None:
+    def upright(
+        self, x: float, css: str, ends: Sequence[float] = (), **more: str
+    ) -> None:
         """Draw a vertical line between two numbers, from the foot to the top by default."""
         at, (low, high) = self.to_x(x), ends or self.y
         foot = self.to_y(max(low, self.y[0]))
@@ -124,13 +138,17 @@ class Chart:
         """Draw a dot."""
         self.add("circle", css, cx=self.to_x(x), cy=self.to_y(y), **more)
 
-    def bar(self, x: tuple[float, float], y: tuple[float, float], css: str = "bar") -> None:
+    def bar(
+        self, x: tuple[float, float], y: tuple[float, float], css: str = "bar"
+    ) -> None:
         """Draw a box between two numbers across and two upward."""
         left, right = sorted(map(self.to_x, x))
         top, foot = sorted(map(self.to_y, y))
         self.add("rect", css, x=left, y=top, width=right - left, height=foot - top)
 
-    def rows(self, names: Sequence[str], values: Array, ends: Sequence[Array] = ()) -> None:
+    def rows(
+        self, names: Sequence[str], values: Array, ends: Sequence[Array] = ()
+    ) -> None:
         """Draw a lying bar from 0 for each name, one below the other, with intervals if given."""
         to_x = self.to_x
         for v in ticks(*self.x) if ends else ():
@@ -146,9 +164,17 @@ class Chart:
                 self.add("line", "whisker", x1=left, x2=right, y1=y + 9, y2=y + 9)
         if ends:
             self.upright(0.0, "zero")
-        self.write(self.width / 2, self.height - 8, self.across, "label axis", text_anchor="middle")
+        self.write(
+            self.width / 2,
+            self.height - 8,
+            self.across,
+            "label axis",
+            text_anchor="middle",
+        )
 
-    def axes(self, *, percent: str = "", names: Sequence[tuple[float, str]] = ()) -> None:
+    def axes(
+        self, *, percent: str = "", names: Sequence[tuple[float, str]] = ()
+    ) -> None:
         """Draw both axes with round numbers, "x" or "y" in percent, or names along the first."""
         for v in ticks(*self.y):
             self.line(self.x, [v, v], "rule")
@@ -156,13 +182,19 @@ class Chart:
             self.write(self.left - 6, self.to_y(v) + 4, said, text_anchor="end")
         if self.y[0] < 0.0 < self.y[1]:
             self.line(self.x, [0.0, 0.0], "zero")
-        along = names or [(v, f"{v:.0%}" if percent == "x" else _tick(v)) for v in ticks(*self.x)]
+        along = names or [
+            (v, f"{v:.0%}" if percent == "x" else _tick(v)) for v in ticks(*self.x)
+        ]
         for v, name in along:
             self.write(self.to_x(v), self.foot + 17, name, text_anchor="middle")
         middle = (self.left + self.width - RIGHT) / 2
-        self.write(middle, self.height - 8, self.across, "label axis", text_anchor="middle")
+        self.write(
+            middle, self.height - 8, self.across, "label axis", text_anchor="middle"
+        )
         turned = f"translate(13 {(TOP + self.foot) / 2:g}) rotate(-90)"
-        self.write(0, 0, self.upward, "label axis", text_anchor="middle", transform=turned)
+        self.write(
+            0, 0, self.upward, "label axis", text_anchor="middle", transform=turned
+        )
 
 
 def _place(value: float, low: float, high: float, start: float, end: float) -> float:
@@ -187,7 +219,10 @@ Figure = dict[str, Any]  # a chart, and its numbers as a table
 def _figure(
     chart: Chart, caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> Figure:
-    return {"chart": chart, "table": {"caption": caption, "columns": columns, "rows": [*rows]}}
+    return {
+        "chart": chart,
+        "table": {"caption": caption, "columns": columns, "rows": [*rows]},
+    }
 
 
 def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
@@ -228,7 +263,9 @@ def share_alike(gap: PolicyGap) -> float:
 def _share_below(quantiles: Array, values: Array) -> Array:
     """Return the share of people below some values, given percentiles."""
     rising = quantiles + 1e-9 * np.arange(len(quantiles))  # so that each is met once
-    return np.interp(values, rising, np.linspace(0.0, 1.0, len(quantiles)), left=0.0, right=1.0)
+    return np.interp(
+        values, rising, np.linspace(0.0, 1.0, len(quantiles)), left=0.0, right=1.0
+    )
 
 
 def curve_figure(facts: Facts, speech: Speech) -> Figure:
@@ -294,7 +331,9 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
 
 def gain_chart(facts: Facts) -> Chart:
     """Draw the expected gain of all shares, with a mark that the slider moves."""
-    share, value, low, high = np.array([(s.share, s.gain, s.low, s.high) for s in facts.stages]).T
+    share, value, low, high = np.array(
+        [(s.share, s.gain, s.low, s.high) for s in facts.stages]
+    ).T
     chart = Chart(
         "Expected gain by share treated",
         "The line is the expected gain in total, the band its interval at each share.",
@@ -330,18 +369,28 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     across = short(column.name, 48)
     change_axis = f"change, {speech.per}"
     if not driver.is_curve and len(driver.levels[0]) > len(said):
-        across = f"{short(column.name, 24)}, {len(said)} of {len(driver.levels[0])} values"
+        across = (
+            f"{short(column.name, 24)}, {len(said)} of {len(driver.levels[0])} values"
+        )
     if driver.is_curve:
         ends = (float(driver.values[0]), float(driver.values[-1]))
-        chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
-        dates = np.interp([0.1, 0.5, 0.9], [0.0, 1.0], ends) if column.holds == TIMES else ()
+        chart = Chart(
+            *words, ends, sides, across, change_axis, height=210.0, width=360.0
+        )
+        dates = (
+            np.interp([0.1, 0.5, 0.9], [0.0, 1.0], ends)
+            if column.holds == TIMES
+            else ()
+        )
         chart.axes(names=[(float(v), column.said(float(v))) for v in dates])
         if driver.has_band:
             chart.band(driver.values, low, high)
         chart.line(driver.values, change, "curve")
     elif sum(map(len, said)) <= LETTERS:
         ends = (-0.6, len(said) - 0.4)
-        chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
+        chart = Chart(
+            *words, ends, sides, across, change_axis, height=210.0, width=360.0
+        )
         chart.axes(names=[(float(j), name) for j, name in enumerate(said)])
         for j, (a, c, b) in enumerate(zip(low, change, high, strict=True)):
             chart.bar((j - 0.32, j + 0.32), (0.0, c))
@@ -351,7 +400,14 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
         chart = _lying(words, said, sides, f"{across}: {change_axis}")
         chart.rows(said, change, (low, high))
     rows = (
-        (s, *(speech.scaled(c, a, b) if driver.has_band else (speech.said(c), "not offered")))
+        (
+            s,
+            *(
+                speech.scaled(c, a, b)
+                if driver.has_band
+                else (speech.said(c), "not offered")
+            ),
+        )
         for s, c, a, b in zip(said, change, low, high, strict=True)
     )
     columns = (column.name, change_axis, "model uncertainty (95%)")
@@ -364,12 +420,17 @@ def _lying(
     """Return a chart with room for a lying bar and a name in each row."""
     height = ROW * len(names) + BOTTOM + TOP
     left = 16.0 + max((_width(short(name)) for name in names), default=0.0)
-    return Chart(*words, ends, (0.0, 1.0), across, height=height, left=left, width=360.0)
+    return Chart(
+        *words, ends, (0.0, 1.0), across, height=height, left=left, width=360.0
+    )
 
 
 def _width(text: str) -> float:
     """Return how much room a name needs on a phone, where letters are largest."""
-    return sum(13.0 if letter in "mwMW@%" else 10.0 if letter.isupper() else 8.0 for letter in text)
+    return sum(
+        13.0 if letter in "mwMW@%" else 10.0 if letter.isupper() else 8.0
+        for letter in text
+    )
 
 
 def importance_chart(drivers: Sequence[Driver], speech: Speech) -> Chart:

@@ -29,7 +29,14 @@ from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import NEARLY_ALL, PLENTY, STRONG
 from unjoined.evaluate.tables import was_fitted_to
 from unjoined.evaluate.verdict import COLOURS
-from unjoined.report.advice import STRENGTH, TELL, Speech, advise, firmer, verdict_numbers
+from unjoined.report.advice import (
+    STRENGTH,
+    TELL,
+    Speech,
+    advise,
+    firmer,
+    verdict_numbers,
+)
 from unjoined.report.drivers import FEWEST
 from unjoined.report.facts import Facts, Origin, Terms
 from unjoined.report.figures import (
@@ -186,7 +193,9 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
     """Return the page."""
     speech = Speech(facts)
     folder = files("unjoined.report")
-    style, script = ((folder / name).read_text("utf-8") for name in ("report.css", "report.js"))
+    style, script = (
+        (folder / name).read_text("utf-8") for name in ("report.css", "report.js")
+    )
     diagnosis = facts.diagnosis
     gains = gain_chart(facts)
     text: str = environment.get_template("report.html").render(
@@ -230,7 +239,9 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         hashed=_hash,
     )
     if len(text.encode()) > MOST_BYTES:
-        raise InputError("the report is larger than 3 MB; shorten the names of columns.")
+        raise InputError(
+            "the report is larger than 3 MB; shorten the names of columns."
+        )
     return text
 
 
@@ -245,14 +256,29 @@ def _share_table(facts: Facts) -> dict[str, Any]:
     for stage in facts.stages:
         spent = terms.cost * stage.people
         money = stage.net(terms) if terms.has_money else ()
-        numbers = [stage.share, stage.people, stage.gain, stage.low, stage.high, spent, *money]
-        lines.append(",".join(f"{each:.6g}" if np.isfinite(each) else "" for each in numbers))
+        numbers = [
+            stage.share,
+            stage.people,
+            stage.gain,
+            stage.low,
+            stage.high,
+            spent,
+            *money,
+        ]
+        lines.append(
+            ",".join(f"{each:.6g}" if np.isfinite(each) else "" for each in numbers)
+        )
     head = "share,people,gain,low,high,cost" + ",net,net_low,net_high" * terms.has_money
-    wanted = {min(facts.stages, key=lambda s: abs(s.share - share)) for share in SHOWN_SHARES}
-    shown = [stage for stage in facts.stages if stage in wanted or stage == facts.chosen]
+    wanted = {
+        min(facts.stages, key=lambda s: abs(s.share - share)) for share in SHOWN_SHARES
+    }
+    shown = [
+        stage for stage in facts.stages if stage in wanted or stage == facts.chosen
+    ]
     return {
         "rows": [(percent(stage.share), stage) for stage in shown],
-        "href": "data:text/csv;charset=utf-8," + quote("\n".join([head, *lines]) + "\n"),
+        "href": "data:text/csv;charset=utf-8,"
+        + quote("\n".join([head, *lines]) + "\n"),
     }
 
 
@@ -273,7 +299,10 @@ def _slider(facts: Facts, speech: Speech, chart: Chart) -> dict[str, Any]:
         "stages": [
             [
                 s.share,
-                *(float(f"{v:.7g}") if np.isfinite(v) else None for v in (s.gain, s.low, s.high)),
+                *(
+                    float(f"{v:.7g}") if np.isfinite(v) else None
+                    for v in (s.gain, s.low, s.high)
+                ),
             ]
             for s in facts.stages
         ],
@@ -298,10 +327,14 @@ def fingerprint(data: SeparateLabels) -> str:
     framed = data.feature_names is not None
     X = TableEncoder("codes").fit(data.X).encode(data.X).matrix if framed else data.X
     X = np.ascontiguousarray(feature_matrix(X))
-    kind = np.array([KINDS.index(each) for each in np.asarray(data.kind)], dtype=np.float64)
+    kind = np.array(
+        [KINDS.index(each) for each in np.asarray(data.kind)], dtype=np.float64
+    )
     _, place = np.unique(np.asarray(data.population).astype(str), return_inverse=True)
     label = np.nan_to_num(np.asarray(data.y, dtype=np.float64), nan=-1.0)
-    rows = hash_with(hash_features(np.nan_to_num(X)), label, kind, place.astype(np.float64))
+    rows = hash_with(
+        hash_features(np.nan_to_num(X)), label, kind, place.astype(np.float64)
+    )
     with np.errstate(over="ignore"):
         return f"{int(rows.sum(dtype=np.uint64)):016x}"
 
@@ -317,8 +350,12 @@ def _run_in_words(facts: Facts) -> str:
     """Say by what the model was fitted, and to which rows."""
     if (run := getattr(facts.model, "run_", None)) is None:
         return "not known"
-    with_what = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
-    if was_fitted_to(facts.model, facts.data):  # its rows are numbers, so their fingerprint differs
+    with_what = ", ".join(
+        f"{name} {number}" for name, number in run["versions"].items()
+    )
+    if was_fitted_to(
+        facts.model, facts.data
+    ):  # its rows are numbers, so their fingerprint differs
         return f"{with_what}; to these tables, as numbers of fingerprint {run['data']}"
     return f"{with_what}; to rows of fingerprint {run['data']}"
 
