@@ -507,9 +507,12 @@ def write_sums(found: PlannedSums, path: str | os.PathLike[str]) -> Path:
     arrays: list[NDArray[Any]] = []
     content = _put(replace(found, tables=tables_of(found)), arrays)
     text = np.frombuffer(json.dumps(content, sort_keys=True).encode(), dtype=np.uint8)
-    members = {MANIFEST: text} | {f"array{i}": array for i, array in enumerate(arrays)}
+    members: dict[str, Any] = {MANIFEST: text} | {
+        f"array{i}": array for i, array in enumerate(arrays)
+    }
     buffer = BytesIO()
-    np.savez(buffer, allow_pickle=False, **members, **{CHECKSUM: _checksum(members)})
+    members[CHECKSUM] = _checksum(members)
+    np.savez(buffer, **members)
     return replace_file(path, lambda file: file.write_bytes(buffer.getvalue()))
 
 

@@ -482,7 +482,7 @@ def test_forms_with_one_effect_for_all_tie_everybody():
     """Rounding must not rank people whose effect is the same."""
     data = draw("real", n=200, d=5, effect=lambda X: np.full(len(X), 2.0))
     model = fit(data)
-    alone = [member for member in model.fit_.members if member.form in ALONE]
+    alone = [member for member in model.fit_.members if member.specification in ALONE]
     members = tuple(replace(member, weight=1.0 / len(alone)) for member in alone)
     model.fit_ = replace(model.fit_, members=members)
     uplift = model.predict(data["X"])
@@ -560,7 +560,11 @@ def test_the_table_of_forms_adds_up(family, fitted):
     # Every form that is kept is there once for each fold, its weight shared out.
     assert len(model.fit_.members) == 5 * len(table.kept)
     for name, weight in table.kept.items():
-        parts = [member.weight for member in model.fit_.members if member.form == name]
+        parts = [
+            member.weight
+            for member in model.fit_.members
+            if member.specification == name
+        ]
         assert_allclose(parts, weight / 5, rtol=1e-12)
     assert (np.diff(model.fit_.objective) <= 0.0).all()
     assert model.fit_.converged
@@ -999,7 +1003,7 @@ def test_what_does_not_settle_is_warned_of(monkeypatch):
         fit, *rest = average_specifications(*args, **settings)
         return replace(fit, best=replace(fit.best, converged=False)), *rest
 
-    monkeypatch.setattr("unjoined.model.crossfit.average_forms", unsettled)
+    monkeypatch.setattr("unjoined.model.crossfit.average_specifications", unsettled)
     with pytest.warns(ConvergenceWarning, match=r"did not settle; see fit_.objective"):
         fit(draw(n=200))
 

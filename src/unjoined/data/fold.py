@@ -147,9 +147,7 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], owner: int) -> None:
         """Read the file, if there is one; ``owner`` is a fingerprint of the source."""
         self.path = Path(path)
-        self.arrays: dict[str, NDArray[Any]] = {
-            OWNER: np.array([owner], dtype=np.uint64)
-        }
+        self.arrays: dict[str, Any] = {OWNER: np.array([owner], dtype=np.uint64)}
         self.n_passes = 0
         if self.path.exists():
             kept = _read_arrays(self.path)
@@ -190,7 +188,7 @@ class Checkpoint:
 
     def _save(self, file: Path) -> None:
         with file.open("wb") as out:
-            np.savez(out, allow_pickle=False, **self.arrays)
+            np.savez(out, **self.arrays)
 
     def _other(self) -> TableError:
         return TableError(
