@@ -186,7 +186,7 @@ class MinMaxUplift(UpliftEstimator):
         Needs the squared loss.
     shift : None, "classifier" or scikit-learn classifier, default=None
         How rows are weighted when the four tables describe different people: each table by the
-        ratio of the target's density to its own, the target being the rows of kind "target",
+        ratio of the target's density to its own, the target being the rows without a label,
         or all rows. Known ratios go into ``sample_weight`` instead.
     shift_clip : float or None, default=None
         Cap on those ratios, at least 1.
@@ -238,7 +238,7 @@ class MinMaxUplift(UpliftEstimator):
     See Also
     --------
     MinMaxGau : this estimator with the settings of the paper.
-    unjoined.metrics.weighted_risk : the score that compares widths.
+    unjoined.evaluate.weighted_risk : the score that compares widths.
 
     Notes
     -----

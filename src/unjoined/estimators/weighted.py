@@ -78,7 +78,7 @@ class WeightedUplift(UpliftEstimator):
 
     See Also
     --------
-    unjoined.metrics.outcome_risk, unjoined.metrics.weighted_risk : the risks minimised.
+    unjoined.evaluate.outcome_risk, unjoined.evaluate.weighted_risk : the risks minimised.
     MinMaxUplift : needs no model of the policies.
 
     Notes
