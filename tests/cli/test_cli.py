@@ -99,6 +99,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     assert float(said[1].replace(",", "")) == pytest.approx(uplift[:15].sum(), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
     capsys, folder, two_tables, tmp_path
 ):

@@ -25,6 +25,7 @@ def tables(folder):
     ] + ["--outcome", "bought", "--treatment", "mailed"]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_library_on_the_same_tables(
     capsys, tmp_path, write_campaign
 ):

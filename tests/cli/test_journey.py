@@ -210,6 +210,7 @@ def test_tied_people_are_counted(capsys, place, tmp_path):
     assert "10 people are tied where the list ends" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_databases_and_queries_give_what_their_files_give(capsys, place, tmp_path):
     shop, database = place / "shop", tmp_path / "shop.duckdb"
     names = [
@@ -292,6 +293,7 @@ def test_fit_and_check_give_one_verdict(capsys, place):
     }
 
 
+@pytest.mark.slow
 def test_a_folder_whose_files_differ_is_judged_alike_by_check_and_fit(
     capsys, place, tmp_path
 ):

@@ -480,6 +480,7 @@ def saved(folder, parts, **options):
     return named
 
 
+@pytest.mark.slow
 def test_a_list_is_scored_as_the_model_was_fitted(tmp_path, capsys):
     """Dates, thousands and codes: in a file of three people that do not tell by themselves."""
     rng = np.random.default_rng(0)
@@ -542,6 +543,7 @@ def test_a_list_is_scored_as_the_model_was_fitted(tmp_path, capsys):
     assert len({*found}) == 3
 
 
+@pytest.mark.slow
 def test_versions_that_are_numbers_in_one_table_only_keep_their_zeros(tmp_path, capsys):
     rng = np.random.default_rng(0)
 

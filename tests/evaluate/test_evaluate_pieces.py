@@ -240,6 +240,7 @@ def test_effects_in_pieces_are_those_of_the_rows(data):
     assert_allclose([c.predicted for c in found.projection], line, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data, limits):
     dask = pytest.importorskip("dask.array")
     parts = {name: np.asarray(data[name]) for name in data}

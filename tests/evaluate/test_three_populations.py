@@ -174,6 +174,7 @@ def test_estimators_are_scored_on_rows_of_three_populations():
     assert scorer(model, data.X, data.y, **labels) == expected
 
 
+@pytest.mark.slow
 def test_a_grid_of_families_is_searched_on_three_populations():
     data = three_regions().draw(400, random_state=0)
     with config_context(enable_metadata_routing=True):

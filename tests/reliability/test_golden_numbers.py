@@ -391,7 +391,13 @@ def differences(now, then, path="", scale=1.0):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems round differently")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "demo" else ())
+        for name in CASES
+    ],
+)
 def test_numbers_and_words_are_those_of_the_stored_file(case, here):
     then = json.loads((GOLDEN / f"{case}.json").read_text())
     named = list(islice(differences(result(case), then), MOST_NAMED))

@@ -223,6 +223,7 @@ def words_of(page):
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
+@pytest.mark.slow
 def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores):
     with contextlib.chdir(stores):
         code, out, err = run(capsys, "fit", *STORES)
