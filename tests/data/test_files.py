@@ -11,6 +11,7 @@ import pytest
 
 from unjoined import SeparateLabels, read_table
 from unjoined.data import write_table
+from unjoined.data.tables import scan_table
 from unjoined.errors import TableError
 
 TABLE = pa.table({"age": [31.5, 54.0], "visit": [1, 0], "region": ["north", "south"]})
@@ -182,3 +183,26 @@ def test_numbers_are_what_people_write_as_numbers(tmp_path, cells, numbers):
         "x,y\n" + "".join(f"{cell},1\n" for cell in cells)
     )
     assert read_table(path)["x"].to_pylist() == (cells if numbers is None else numbers)
+
+
+@pytest.mark.parametrize(
+    ("late", "number"),
+    [
+        ("n/a", None),
+        (" ", None),
+        ("inf", np.inf),
+        ("12345678901234567890.5", 1.2345678901234567e19),
+    ],
+)
+def test_a_cell_of_another_kind_is_met_late(tmp_path, late, number):
+    numbers = [i / 4 for i in range(9000)]
+    cells = [f"{value}" for value in numbers]
+    cells[8000] = late
+    (path := tmp_path / "t.csv").write_text(
+        "x,y\n" + "".join(f"{cell},{i}\n" for i, cell in enumerate(cells))
+    )
+    numbers[8000] = number
+    assert read_table(path)["x"].to_pylist() == (cells if number is None else numbers)
+    pieces = [piece for piece, _ in scan_table(path, "t", 2048)]
+    assert [y for piece in pieces for y in piece["y"].to_pylist()] == list(range(9000))
+    assert pieces[0]["x"].to_pylist() == numbers[: len(pieces[0])]

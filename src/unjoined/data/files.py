@@ -28,11 +28,13 @@ from unjoined.errors import TableError
 
 DELIMITERS = (",", ";", "\t", "|")
 HEADER_BYTES = 1 << 20  # a longer first line is not a header
+FIRST_RECORDS = 1000  # that show how a text file is written
 PACKED = {
     ".gz": "gzip",
     ".zst": "zstd",
 }  # endings, and what DuckDB and pyarrow call them
 DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),[0-9]+$")
+DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 UTF8, CP1252 = "utf-8-sig", "cp1252"
 PARQUET = (".parquet", ".pq")
 TEXT = tuple(
@@ -54,6 +56,9 @@ class TextForm:
     skip: int  # lines above the header
     encoding: str
     has_decimal_comma: bool
+    decimals: list[
+        str
+    ]  # columns whose first cells are plain numbers, some with decimals
 
 
 def packing(file: Path) -> str:
@@ -117,7 +122,12 @@ def specification_of(file: Path) -> TextForm:
         names = ["Unnamed: 0", *names[1:]]
     check_header(names, file)
     comma = delimiter != "," and _has_decimal_comma(lines, delimiter)
-    return TextForm(names, delimiter, skip, encoding, comma)
+    rows = _first_records(lines, delimiter)[skip + 1 :]
+    if len(head) == HEADER_BYTES:  # the last line may be cut
+        rows = rows[:-1]
+    cells = zip(*(row for row in rows if len(row) == len(names)), strict=True)
+    decimals = [n for n, c in zip(names, cells, strict=False) if _has_decimals(c)]
+    return TextForm(names, delimiter, skip, encoding, comma, [] if comma else decimals)
 
 
 def _decoded(head: bytes) -> tuple[str, str]:
@@ -164,7 +174,7 @@ def _first_records(lines: str, delimiter: str) -> list[list[str]]:
     """Return the records before one that cannot be read."""
     rows: list[list[str]] = []
     with suppress(csv.Error):
-        rows.extend(islice(_records(lines, delimiter), 100))
+        rows.extend(islice(_records(lines, delimiter), FIRST_RECORDS))
     return rows
 
 
@@ -188,6 +198,13 @@ def _has_decimal_comma(lines: str, delimiter: str) -> bool:
     """Tell whether a cell of the first lines is a number with a decimal comma."""
     cells = re.split(rf"[{re.escape(delimiter)}\r\n]", lines)
     return any(DECIMAL_COMMA.match(cell.strip().strip('"')) for cell in cells)
+
+
+def _has_decimals(cells: Sequence[str]) -> bool:
+    """Tell whether cells are plain numbers, and the points in them no marks of thousands."""
+    written = [cell for cell in cells if cell]
+    some = any(re.search(r"\.(?![0-9]{3}$)", cell) for cell in written)
+    return some and all(map(DECIMAL.fullmatch, written))
 
 
 def check_header(names: list[str], file: Path) -> None:

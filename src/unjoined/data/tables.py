@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,24 +66,31 @@ BATCH_ROWS = (
 class FileReader:
     """How DuckDB is to read one file, with nothing left for it to guess."""
 
-    query: str
+    source: str  # the file, as SQL has it
     form: TextForm | None = None  # of a text file
+    packed: str = "none"
+    decimals: Collection[
+        str
+    ] = ()  # columns of a text file that DuckDB is to read as numbers
     schema: Any = None  # of a Parquet file
-    kept: Utf8Copy | None = (
-        None  # what is read in place of a file that DuckDB would not take
-    )
+    kept: Utf8Copy | None = None  # read in place of a file that DuckDB would not take
 
     @classmethod
-    def of(cls, file: Path, encoding: str | None = None) -> FileReader:
-        """Look at the ending, and at the beginning of a text file; copy it if told its encoding."""
+    def of(
+        cls, file: Path, text: Collection[str] = (), encoding: str | None = None
+    ) -> FileReader:
+        """Look at the ending, and at the beginning of a text file; copy it if told its encoding.
+
+        Columns ``text`` are left as they are written.
+        """
         path = _literal(file)
         if table_ending(file) in PARQUET:
-            query = f"SELECT * FROM read_parquet({path}, hive_partitioning=false)"  # noqa: S608
-            return cls(query, None, _schema(file))
+            source = f"read_parquet({path}, hive_partitioning=false)"
+            return cls(source, schema=_schema(file))
         if table_ending(file) in JSON:
             return cls(
-                f"SELECT * FROM read_json({path}, format='newline_delimited', "  # noqa: S608
-                "sample_size=-1, hive_partitioning=false)"
+                f"read_json({path}, format='newline_delimited', sample_size=-1, "
+                "hive_partitioning=false)"
             )
         form = specification_of(file)
         kept = None
@@ -94,15 +101,25 @@ class FileReader:
             kept = Utf8Copy(file, encoding or form.encoding)
             path = _literal(kept.path)
             packed = "none"
+        decimals = [name for name in form.decimals if name not in text]
+        return cls(path, form, packed, decimals, kept=kept)
+
+    @property
+    def query(self) -> str:
+        """Return the query that gives all rows of the file."""
+        if self.form is None:
+            return f"SELECT * FROM {self.source}"  # noqa: S608
         # Under names of our own, as DuckDB takes "a" and "A" for one.
-        columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(form.names)))
-        query = (
-            f"SELECT * FROM read_csv({path}, auto_detect=false, columns={{{columns}}}, "  # noqa: S608
-            f"header=true, delim='{form.delimiter}', quote='\"', escape='\"', comment='', "
-            f"skip={form.skip}, nullstr='', null_padding=false, ignore_errors=false, "
-            f"hive_partitioning=false, compression='{packed}')"
+        columns = ", ".join(
+            f"'c{i}': '{'DOUBLE' if name in self.decimals else 'VARCHAR'}'"
+            for i, name in enumerate(self.form.names)
         )
-        return cls(query, form, kept=kept)
+        return (
+            f"SELECT * FROM read_csv({self.source}, auto_detect=false, columns={{{columns}}}, "  # noqa: S608
+            f"header=true, delim='{self.form.delimiter}', quote='\"', escape='\"', comment='', "
+            f"skip={self.form.skip}, nullstr='', null_padding=false, ignore_errors=false, "
+            f"hive_partitioning=false, compression='{self.packed}')"
+        )
 
     def typed(self, table: Frame, text: Collection[str] = ()) -> Frame:
         """Return rows under the file's names, a text file's as numbers where they are such."""
@@ -116,10 +133,13 @@ class FileReader:
                 table = table.set_column(at, part.name, column)
             return table
         names = self.form.names
-        columns = [
-            column if name in text else _typed(column, self.form)
-            for name, column in zip(names, table.columns, strict=True)
-        ]
+        columns = []
+        for name, column in zip(names, table.columns, strict=True):
+            if name not in text and name not in self.decimals:
+                column = _typed(column, self.form)
+            elif name in self.decimals and not _are_measured(column):
+                raise arrow.ArrowInvalid(f"{name!r} holds more than plain numbers")
+            columns.append(column)
         return arrow.table(columns, names=names)
 
 
@@ -231,14 +251,20 @@ def _plain_numbers(column: Any, kind: Any) -> Any:
         numbers = compute.cast(column, kind)
     except arrow.ArrowInvalid:
         return None
+    if not _are_measured(numbers):
+        return None
+    return None if any(map(_has_zero_in_front, column.chunks)) else numbers
+
+
+def _are_measured(numbers: Any) -> bool:
+    """Tell whether no number is the word nan or inf, or as long as an id."""
+    compute = import_extra("pyarrow.compute", extra="cli")
     ends = compute.min_max(numbers).as_py()
     low = ends["min"]
     high = ends["max"]
     if low is not None and not (-LONGEST < low <= high < LONGEST):
-        return None
-    if arrow.types.is_floating(kind) and compute.any(compute.is_nan(numbers)).as_py():
-        return None
-    return None if any(map(_has_zero_in_front, column.chunks)) else numbers
+        return False
+    return not compute.any(compute.is_nan(numbers)).as_py()
 
 
 def _has_zero_in_front(cells: Any) -> bool:
@@ -312,25 +338,28 @@ def read_table(
     file = check_file(path)
     if table_ending(file) in EXCEL:
         return read_excel(file, text)
-    return _read_file(FileReader.of(file), file, text)
+    return _read_file(FileReader.of(file, text), file, text)
 
 
 def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
+
+    def work(batch: Any) -> Frame:
+        # Copied, as a column of text would keep the whole batch that it came with.
+        return _copied(reader.typed(arrow.Table.from_batches([batch]), text))
+
     with connect(SqlQuery("")) as connection:
         try:
             relation = connection.sql(reader.query)
             if reader.form is None:
                 return reader.typed(_without_quotes(relation).to_arrow_table())
-            batches = _batches(relation, BATCH_ROWS)
-            # Copied, as a column of text would keep the whole batch that it came with.
-            pieces = list(
-                _one_behind(lambda part: _copied(reader.typed(part, text)), batches)
-            )
+            batches = relation.to_arrow_table().to_batches(BATCH_ROWS)
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                pieces = list(pool.map(work, batches))
         except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
             refuse_interrupt(error)
-            if (again := _other_reader(reader, file, error)) is not None:
+            if (again := _other_reader(reader, file, text, error)) is not None:
                 return _read_file(again, file, text)
             kind = "csv" if reader.form else table_ending(file).strip(".")
             raise TableError(
@@ -360,7 +389,8 @@ def _joined(
         kind = pieces[0].column(at).type if not found else next(iter(found))
         fields.append((name, arrow.float64() if len(found) > 1 else kind))
     if mixed:
-        table = _read_file(reader, file, [*text, *mixed])
+        kept = [*text, *mixed]
+        table = _read_file(FileReader.of(file, kept), file, kept)
         for name in mixed:
             at = names.index(name)
             table = table.set_column(at, name, _typed(table.column(at), reader.form))
@@ -369,21 +399,6 @@ def _joined(
     return arrow.concat_tables(
         [p if p.schema.equals(schema) else p.cast(schema, safe=False) for p in pieces]
     )
-
-
-def _one_behind(
-    work: Callable[[Frame], Frame], frames: Iterable[Frame]
-) -> Iterator[Frame]:
-    """Yield what is made of each frame, which a second thread makes while the next one is read."""
-    with ThreadPoolExecutor(1) as pool:
-        last = None
-        for frame in frames:
-            this = pool.submit(work, frame)
-            if last is not None:
-                yield last.result()
-            last = this
-        if last is not None:
-            yield last.result()
 
 
 def _copied(table: Frame) -> Frame:
@@ -410,14 +425,16 @@ def _without_quotes(relation: Any) -> Any:
 
 
 def _other_reader(
-    reader: FileReader, file: Path, error: Exception
+    reader: FileReader, file: Path, text: Collection[str], error: Exception
 ) -> FileReader | None:
-    """Return how else to read a text file whose letters or line ends change on the way."""
+    """Return how else to read a text file whose cells, letters or line ends change on the way."""
+    if reader.decimals:
+        return replace(reader, decimals=())
     if reader.form is None or reader.kept is not None:
         return None
     if "Invalid unicode" in str(error):
-        return FileReader.of(file, CP1252)
-    return FileReader.of(file, UTF8) if mixes_line_ends(file) else None
+        return FileReader.of(file, text, CP1252)
+    return FileReader.of(file, text, UTF8) if mixes_line_ends(file) else None
 
 
 def _reason(file: Path, error: Exception) -> str:
@@ -450,7 +467,7 @@ def scan_table(
         if table_ending(file) in EXCEL:
             yield from scan_table(read_excel(file, text), repr(str(file)), chunk_rows)
             continue
-        reader = FileReader.of(file)
+        reader = FileReader.of(file, text)
         yield from _scan_file(reader, file, chunk_rows, text)
 
 
@@ -458,23 +475,22 @@ def _scan_file(
     reader: FileReader, file: Path, chunk_rows: int, text: Collection[str]
 ) -> Iterator[tuple[Frame, Place]]:
     """Yield a file piece by piece; begin anew if it turns out to be of another kind."""
-    row = 0
-    try:
-        for frame, place in _stream(reader, repr(str(file)), chunk_rows):
-            row += len(frame)
-            yield reader.typed(frame, text), place
-    except TableError as error:
-        if (again := _other_reader(reader, file, error)) is None:
-            raise
-    else:
-        return
-    for frame, place in _stream(again, repr(str(file)), chunk_rows):
-        known = max(row - place.first_row, 0)  # rows that went out already
-        if known < len(frame):
-            yield (
-                again.typed(frame.slice(known), text),
-                Place(place.origin, place.first_row + known),
-            )
+    arrow = import_extra("pyarrow", extra="cli")
+    row = 0  # rows that went out already
+    while True:
+        try:
+            for frame, place in _stream(reader, repr(str(file)), chunk_rows):
+                known = max(row - place.first_row, 0)
+                if known < len(frame):
+                    part = reader.typed(frame.slice(known), text)
+                    row = place.first_row + len(frame)
+                    yield part, Place(place.origin, row - len(part))
+        except (TableError, arrow.ArrowException) as error:
+            if (again := _other_reader(reader, file, text, error)) is None:
+                raise
+            reader = again
+        else:
+            return
 
 
 def _batches(relation: Any, rows: int) -> Iterator[Frame]:
