@@ -11,6 +11,7 @@ from unjoined import MinMaxUplift, SeparateLabels, Uplift, identification_streng
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.data.rows import separate_labels
 from unjoined.errors import WeakIdentificationWarning
+from unjoined.evaluate import diagnose
 
 
 def problem(first, second, d=2):
@@ -71,7 +72,8 @@ def test_features_in_which_policies_do_not_differ_do_not_make_them_weak(d):
     assert identification_strength(**data).strength == pytest.approx(130.0, rel=0.5)
     model = Uplift(n_jobs=1, random_state=0).fit(data)  # a warning would be an error
     assert not model.identification_.is_weak
-    assert model.identification_.strength == model.average_effect_.ratio.strength
+    said = diagnose(data, crossfit=model.crossfit_).strength
+    assert model.identification_.strength == said
     assert "nothing here is reliable" not in model.summary()
 
 
@@ -235,7 +237,7 @@ def test_estimators_of_three_populations_measure_the_same_strength():
     for model in (Uplift(random_state=0), Uplift(random_state=0)):
         found = model.fit(**data).identification_
         assert replace(found, strength=expected.strength) == expected
-        assert found.strength == model.average_effect_.ratio.strength
+        assert found.strength == diagnose(data, crossfit=model.crossfit_).strength
 
 
 def test_equal_policies_of_three_populations_warn_of_all_three():

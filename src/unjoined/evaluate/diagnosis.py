@@ -488,7 +488,7 @@ def diagnose(
     checks = [check for balance in diagnosis.balance for check in balance.checks]
     if crossfit is not None and not _too_few(rows):
         own = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
-        z = _gap_in_errors(own)
+        z = own.gap_in_errors()
         regions = aimed = find_regions(own, features)
         if aim is not None:
             nuisances, dealt = crossfit.elsewhere(aim[0], people, n_jobs=None, rng=rng)
@@ -564,14 +564,6 @@ def _rarest_outcome(rows: LabelledRows) -> int | None:
         return None
     label = rows.label[rows.is_outcome]
     return int(min(np.count_nonzero(label > 0.0), np.count_nonzero(label < 0.0)))
-
-
-def _gap_in_errors(rows: EvaluationRows) -> float:
-    """Return how many standard errors the policy gap is away from 0, over all people."""
-    square = rows.gap**2
-    reach = np.where(rows.is_treatment, square * rows.contrast() * rows.ratio, 0.0)
-    D, V = rows.total_given_target(rows.aim * square + reach * rows.residual, reach)
-    return float(D / np.sqrt(V)) if V > 0.0 else 0.0
 
 
 def _refutable(

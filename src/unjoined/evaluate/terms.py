@@ -260,6 +260,13 @@ class EvaluationRows:
         """
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
+    def gap_in_errors(self) -> float:
+        """Return how many standard errors the policy gap is away from 0, over all people."""
+        square = self.gap**2
+        reach = np.where(self.is_treatment, square * self.contrast() * self.ratio, 0.0)
+        D, V = self.total_given_target(self.aim * square + reach * self.residual, reach)
+        return float(D / np.sqrt(V)) if V > 0.0 else 0.0
+
     def where_it_shows(self, place: IntArray, n_groups: int) -> RatioTerms:
         """Return the two numbers of each row, measured by the squared gap within each group.
 
