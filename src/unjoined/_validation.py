@@ -6,6 +6,7 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -807,6 +808,37 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
             f"in {int(bad.sum())} of {n} rows. Give rows that should not count the weight 0."
         )
     return weight
+
+
+def check_cluster(cluster: ArrayLike | None, n: int) -> IntArray | None:
+    """Return 64 bits for the cluster of each row, the same for a name wherever it comes up.
+
+    A whole number stands for itself, also as text.
+    """
+    if cluster is None:
+        return None
+    values = np.asarray(cluster, dtype=None if hasattr(cluster, "dtype") else object)
+    if values.ndim != 1:
+        raise InputError(f"cluster must be one-dimensional, got shape {values.shape}.")
+    check_length("cluster", values, n)
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    names = dict.fromkeys(values.tolist())
+    if missing := [name for name in names if is_missing(name) or name == ""]:
+        n_missing = sum(is_missing(value) or value == "" for value in values.tolist())
+        raise LabelError(
+            f"cluster is {missing[0]!r} in {n_missing:,} of {n:,} rows. Name the cluster of every "
+            "row; a row that depends on no other has a name of its own."
+        )
+    keys = {name: _cluster_key(population_name(name)) for name in names}
+    return np.array([keys[value] for value in values.tolist()], dtype=np.int64)
+
+
+def _cluster_key(name: str) -> int:
+    if re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", name):
+        return int(name)
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def distinct(values: NDArray[Any]) -> list[Any]:

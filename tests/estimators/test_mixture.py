@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 
 from unjoined import EMUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
+from unjoined.data.rows import deal_rows
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
 from unjoined.model.averaging import (
     average_specifications,
@@ -24,7 +25,6 @@ from unjoined.model.averaging import (
     levelled,
 )
 from unjoined.model.families import BernoulliFamily, MeanFamily
-from unjoined.model.regressors import deal
 from unjoined.model.specifications import (
     ALONE,
     EFFECT_SPECIFICATIONS,
@@ -437,7 +437,7 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     X, exposure = rng.standard_normal((n, 2)), rng.uniform(0.1, 0.9, n)
     weight = rng.uniform(0.5, 1.5, n)
     y = 1.0 * (rng.random_sample(n) < expit(2.0 * X[:, 0] + 1.5 * (exposure - 0.5)))
-    rows, fold = ModelRows(X, y, exposure, weight), deal(np.zeros(n, dtype=int), 3, rng)
+    rows, fold = ModelRows(X, y, exposure, weight), deal_rows(n, 3, rng)
     before = hold_out_specifications(
         rows, BernoulliFamily(0.5), EFFECT_SPECIFICATIONS[:2], fold, n_jobs=1
     )
@@ -656,7 +656,7 @@ def test_an_effect_that_grows_with_the_base_is_found_and_named(tmp_path):
         ),
         outcome_mean=mean,
     )
-    data = growing.draw(400, random_state=1)
+    data = growing.draw(800, random_state=1)
     model = Uplift(n_jobs=1, random_state=0).fit(**data)
     assert model.candidates_.name[0] == "growing with pairs"
     assert "the effect goes up or down with it" in model.reason_
@@ -674,22 +674,6 @@ def test_many_rows_do_without_effects_that_grow_with_the_base(limits):
     assert not {form.name for form in GROWING_SPECIFICATIONS} & set(
         fit(draw("real")).candidates_.name
     )
-
-
-def test_folds_deal_each_cell_evenly():
-    population = np.repeat([0, 1, 2], [50, 23, 7])
-    fold = deal(population, 5, np.random.RandomState(0))
-    for k in range(3):
-        counts = np.bincount(fold[population == k], minlength=5)
-        assert counts.max() - counts.min() <= 1
-    # Fewer rows than folds: as many folds as rows.
-    assert sorted(deal(np.zeros(3, dtype=int), 5, np.random.RandomState(0))) == [
-        0,
-        1,
-        2,
-    ]
-    # One row of each cell: a fold of all would leave nothing to fit.
-    assert len(set(deal(np.arange(3), 5, np.random.RandomState(0)))) == 3
 
 
 def test_many_rows_agree_with_few(limits):

@@ -41,9 +41,9 @@ def draw(first, second, n, seed=0, weight=None):
 
 
 def fit(rows, model=None, seed=0, n_jobs=1):
-    fits = fit_policies(
-        rows.X, rows, model, rng=np.random.RandomState(seed), n_jobs=n_jobs
-    )
+    rng = np.random.RandomState(seed)
+    fold = rows.deal(3, rng)
+    fits = fit_policies(rows.X, rows, model, fold=fold, rng=rng, n_jobs=n_jobs)
     return [fit.policy for fit in fits]
 
 

@@ -28,6 +28,7 @@ from unjoined._validation import (
     OUTCOME,
     TARGET,
     TREATMENT,
+    check_cluster,
     check_columns,
     check_labels,
     check_names,
@@ -186,7 +187,8 @@ def chunk_of_arrays(
         index[populations == name] = k
     cells = cell_codes(code, index, len(found)), found
     names = _encoded_names(names or column_names(parts["X"]), encoder)
-    return make_chunk(matrix, label, cells, parts.get("sample_weight"), names, place)
+    beside = parts.get("sample_weight"), parts.get("cluster")
+    return make_chunk(matrix, label, cells, beside, names, place)
 
 
 def chunk_features(
@@ -226,11 +228,14 @@ def make_chunk(
     matrix: Array,
     label: Array,
     cells: tuple[CellArray, list[Any]],
-    sample_weight: ArrayLike | None,
+    beside: tuple[ArrayLike | None, ArrayLike | None],
     names: list[str] | None,
     place: Place,
 ) -> Chunk:
-    """Check some rows, and say which file and row is at fault if they will not do."""
+    """Check some rows, and say which file and row is at fault if they will not do.
+
+    ``beside`` are weights and clusters.
+    """
     n, (cell, populations) = len(matrix), cells
     # Extremes tell at once that all is well; which row is not is looked for only if it is not.
     if not -LARGEST <= matrix.min(initial=0.0) <= matrix.max(initial=0.0) <= LARGEST:
@@ -241,10 +246,19 @@ def make_chunk(
         worst = matrix[np.arange(n), np.argmax(bad, axis=1)]
         place.refuse(worst, f"features in {which} are", kind)
     with place.named(n):
-        weight = check_weight(sample_weight, n)
+        weight = check_weight(beside[0], n)
+        cluster = check_cluster(beside[1], n)
     known = None if names is None else tuple(names)
     return Chunk(
-        matrix, label, cell, weight, populations, place.origin, place.first_row, known
+        matrix,
+        label,
+        cell,
+        weight,
+        populations,
+        place.origin,
+        place.first_row,
+        known,
+        cluster=cluster,
     )
 
 
@@ -270,13 +284,15 @@ class Columns(NamedTuple):
 
     population: str | None  # column of names, None if every table is of one population
     weight: str | None
+    cluster: str | None
     features: tuple[str, ...] = ()
     encoder: TableEncoder | None = None  # None if all features are numbers
 
     def special(self, table: Table) -> list[str]:
         """Return the columns that are not features."""
-        population = None if table.kind == TARGET else self.population
-        columns = (table.label, population, self.weight)
+        columns = [table.label, self.weight]
+        if table.kind != TARGET:
+            columns += [self.population, self.cluster]
         return [column for column in columns if column is not None]
 
     def check(self, table: Table, frame: nw.DataFrame[Any], origin: str) -> None:
@@ -322,7 +338,10 @@ class Columns(NamedTuple):
             known or [""],
         )
         weight = None if self.weight is None else _column(frame, self.weight, place)
-        return make_chunk(matrix, label, cells, weight, names, place)
+        cluster = None
+        if self.cluster is not None and table.kind != TARGET:
+            cluster = frame.get_column(self.cluster).to_numpy()
+        return make_chunk(matrix, label, cells, (weight, cluster), names, place)
 
 
 def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:

@@ -70,7 +70,7 @@ class DaskSource:
         if not asked:
             first, *rest = ([*table.table.columns] for table in given.tables)
             special = {table.label for table in given.tables}
-            special |= {given.population, given.sample_weight}
+            special |= {given.population, given.sample_weight, given.cluster}
             names = [
                 n
                 for n in first
@@ -180,7 +180,7 @@ class DaskSource:
         if self.given is None or self.given.features is not None:
             return self
         given = self.given
-        columns = Columns(given.population, given.sample_weight)
+        columns = Columns(given.population, given.sample_weight, given.cluster)
 
         survey = Survey(
             given.tables,

@@ -62,7 +62,8 @@ NO_MATRIX = (
     "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
     "sklearn.set_config(enable_metadata_routing=True)."
 )
-COLUMNS = ("X", "y", "treatment", "population", "sample_weight")
+COLUMNS = ("X", "y", "treatment", "population", "sample_weight", "cluster")
+NEEDED = COLUMNS[:4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     One table with holes: ``y`` is NaN where a row has no outcome, ``treatment`` where it has no
     treatment, and both where it is of a person to be scored. It is checked once and frozen. In
-    memory it is a mapping of ``X``, ``y``, ``treatment``, ``population`` (and ``sample_weight``
-    when given), so that ``model.fit(**data)`` is ``model.fit(data)``. Streamed, its rows are read
-    from where they are, as often as an estimator asks.
+    memory it is a mapping of ``X``, ``y``, ``treatment``, ``population`` (and ``sample_weight`` and
+    ``cluster`` when given), so that ``model.fit(**data)`` is ``model.fit(data)``. Streamed, its
+    rows are read from where they are, as often as an estimator asks.
 
     Parameters
     ----------
@@ -102,6 +103,9 @@ class SeparateLabels(Mapping[str, Any]):
         become text. NaN or None for people to be scored, who have no label either.
     sample_weight : array-like of shape (n_rows,), optional
         Non-negative row weights.
+    cluster : array-like of shape (n_rows,), optional
+        The household, store or customer that a row belongs to, if several rows share one: rows of
+        a cluster depend on each other, in whatever tables they are. Numbers or text.
     stream : bool or int, default=False
         Whether to hand the rows out in pieces, and of how many rows, rather than to copy them.
 
@@ -146,6 +150,7 @@ class SeparateLabels(Mapping[str, Any]):
     treatment: Array
     population: NDArray[Any]
     sample_weight: Array | None
+    cluster: NDArray[Any] | None
     source: ChunkSource | DaskSource | None  # where streamed rows come from
     checked: Rows  # the same rows in memory, without features
 
@@ -156,12 +161,12 @@ class SeparateLabels(Mapping[str, Any]):
         treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
         *,
         stream: bool | int = False,
     ) -> None:
-        given = dict(
-            zip(COLUMNS, (X, y, treatment, population, sample_weight), strict=True)
-        )
+        columns = (X, y, treatment, population, sample_weight, cluster)
+        given = dict(zip(COLUMNS, columns, strict=True))
         if is_dask(X):
             self._set(source=DaskSource.of_arrays(given))
         elif stream:
@@ -169,7 +174,7 @@ class SeparateLabels(Mapping[str, Any]):
         else:
             own = own_features(X)
             n = len(own) if isinstance(own, np.ndarray) else len(nw.from_native(own))
-            rows, names = check_rows(y, treatment, population, sample_weight, n)
+            rows, names = check_rows(given, n)
             self._freeze(own, rows, names, weighted=sample_weight is not None)
 
     @classmethod
@@ -193,6 +198,7 @@ class SeparateLabels(Mapping[str, Any]):
             ),
             "population": np.array(population),
             "sample_weight": np.array(rows.weight) if weighted else None,
+            "cluster": rows.cluster,
         }
         for column in (X, *columns.values()):
             if isinstance(column, np.ndarray):
@@ -227,6 +233,7 @@ class SeparateLabels(Mapping[str, Any]):
         treated: Any = None,
         target: Any = None,
         sample_weight: str | None = None,
+        cluster: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
         categories: Iterable[str] = (),
@@ -255,10 +262,13 @@ class SeparateLabels(Mapping[str, Any]):
             Rows without labels, from the people to be scored; in memory only.
         sample_weight : str, optional
             Column of row weights, in every table.
+        cluster : str, optional
+            Column with the household, store or customer that a row belongs to, in every table.
+            Rows of a cluster depend on each other, also across tables.
         features : iterable of str, optional
             Columns to use as features, whatever they hold. By default all columns that all tables
-            have, but for labels, weights, populations and columns that are not features, such as
-            ids and constants: ``left_out`` lists these with the reason.
+            have, but for labels, weights, clusters, populations and columns that are not features,
+            such as ids and constants: ``left_out`` lists these with the reason.
         ignore : iterable of str, optional
             Columns to leave out.
         categories : iterable of str, optional
@@ -303,6 +313,7 @@ class SeparateLabels(Mapping[str, Any]):
             "outcome": outcome,
             "treatment": treatment,
             "sample_weight": sample_weight,
+            "cluster": cluster,
         }
         if population is not None:
             labels["population"] = population
@@ -312,6 +323,7 @@ class SeparateLabels(Mapping[str, Any]):
             tuple(tables),
             population,
             sample_weight,
+            cluster,
             chosen,
             left,
             _chunk_rows(stream),
@@ -338,9 +350,9 @@ class SeparateLabels(Mapping[str, Any]):
         ----------
         factory : callable
             Called without arguments, returns an iterable of chunks: mappings with ``X``,
-            ``population``, ``y`` or ``treatment`` or both and, if wanted, ``sample_weight``. A
-            generator function will do; a generator will not, as it can be gone through once only.
-            Every call must give the rows of each table in the same order.
+            ``population``, ``y`` or ``treatment`` or both and, if wanted, ``sample_weight`` and
+            ``cluster``. A generator function will do; a generator will not, as it can be gone
+            through once only. Every call must give the rows of each table in the same order.
 
         Examples
         --------
@@ -375,7 +387,8 @@ class SeparateLabels(Mapping[str, Any]):
         tables = [
             replace(table, table=f) for table, f in zip(tables, frames, strict=True)
         ]
-        text = {*source.text, *source.categories, source.population or ""}
+        names = filter(None, [source.population, source.cluster])
+        text = {*source.text, *source.categories, *names}
         tables = list(_with_categories(read_files(tables, text), source.categories))
         source = replace(
             source, tables=tuple(table for table in tables if table.kind != TARGET)
@@ -398,15 +411,20 @@ class SeparateLabels(Mapping[str, Any]):
         if any(table.treated is not None for table in tables):
             check_all_treated((table, table.table) for table in tables)
         joined = [(c.label, c.kind, c.population, c.weight) for c in chunks]
-        label, kind, names, weight = (
+        label, kind, known, weight = (
             np.concatenate(part) for part in zip(*joined, strict=True)
         )
-        rows, population = check_rows(
-            **separate_labels(label, kind),
-            population=names,
-            sample_weight=weight,
-            n=len(label),
-        )
+        clusters = None
+        if source.cluster is not None:  # people to be scored need none
+            clusters = np.concatenate(
+                [np.arange(len(c)) if c.cluster is None else c.cluster for c in chunks]
+            )
+        given = separate_labels(label, kind) | {
+            "population": known,
+            "sample_weight": weight,
+            "cluster": clusters,
+        }
+        rows, population = check_rows(given, len(label))
         data = object.__new__(cls)
         data._freeze(own, rows, population, weighted=source.sample_weight is not None)
         data.__dict__["left_out"] = left_out
@@ -437,9 +455,10 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the arguments of ``fit``."""
-        yield from COLUMNS[:-1]
-        if self.sample_weight is not None:
-            yield COLUMNS[-1]
+        yield from NEEDED
+        yield from (
+            name for name in COLUMNS[4:] if getattr(self, name, None) is not None
+        )
 
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
@@ -502,14 +521,8 @@ class SeparateLabels(Mapping[str, Any]):
         index = np.asarray(rows)
         if index.dtype == bool:
             index = np.flatnonzero(index)
-        weight = None if self.sample_weight is None else self.sample_weight[index]
-        checked, population = check_rows(
-            self.y[index],
-            self.treatment[index],
-            self.population[index],
-            weight,
-            len(index),
-        )
+        columns = {name: self[name][index] for name in self if name != "X"}
+        checked, population = check_rows(columns, len(index))
         data = object.__new__(SeparateLabels)
         weighted = self.sample_weight is not None
         data._freeze(take_rows(self.X, index), checked, population, weighted=weighted)
@@ -577,8 +590,7 @@ class SeparateLabels(Mapping[str, Any]):
         """Rebuild through the checks, so that a copy is as frozen as the original."""
         if self.source is not None:
             return partial(SeparateLabels._of, source=self.source), ()
-        fields = (self.X, self.y, self.treatment, self.population, self.sample_weight)
-        return (SeparateLabels, fields)
+        return (SeparateLabels, tuple(getattr(self, name) for name in COLUMNS))
 
 
 def as_data(data: Any, *, stream: bool = False) -> SeparateLabels:
@@ -588,8 +600,9 @@ def as_data(data: Any, *, stream: bool = False) -> SeparateLabels:
     if isinstance(data, Mapping) and "X" in data and set(data) <= set(COLUMNS):
         return SeparateLabels(**data, stream=stream)
     raise InputError(
-        f"data must be a SeparateLabels, or a mapping of {', '.join(COLUMNS[:-1])} and perhaps "
-        f"{COLUMNS[-1]}; got {type(data).__name__}. Make one with SeparateLabels.from_tables."
+        f"data must be a SeparateLabels, or a mapping of {', '.join(NEEDED)} and perhaps "
+        f"{' and '.join(COLUMNS[4:])}; got {type(data).__name__}. Make one with "
+        "SeparateLabels.from_tables."
     )
 
 

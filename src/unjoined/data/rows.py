@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -32,6 +32,7 @@ from unjoined._validation import (
     CodeArray,
     OutcomeCoding,
     check_cells,
+    check_cluster,
     check_count,
     check_labels,
     check_number_type,
@@ -42,7 +43,9 @@ from unjoined._validation import (
     unit_mean,
 )
 from unjoined.data.columns import as_floats
-from unjoined.errors import InputError
+from unjoined.errors import InputError, LabelError
+
+MOST_UNITS = 1000  # sums that a variance is made of, where clusters are more
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Rows:
     cell: CellArray  # (n,) kind and population in one; 2 m for target rows
     weight: Array  # (n,) not negative
     names: list[Any]  # of the populations
+    # (n,) rows of one cluster depend on each other; None if no row does on another
+    cluster: IntArray | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -103,7 +108,9 @@ class Rows:
         used, outcome = self.is_used, self.is_outcome
         coding = check_outcome(self.label[used & outcome])
         label = np.where(outcome, coding.encode(self.label), 2.0 * self.label - 1.0)
-        rows = LabelledRows(X, label, self.cell, self.weight, self.names, coding)
+        rows = LabelledRows(
+            X, label, self.cell, self.weight, self.names, coding, cluster=self.cluster
+        )
         if not used.all():
             rows = rows.take(used)
         return (
@@ -123,6 +130,7 @@ class Rows:
             label=self.label[at],
             cell=self.cell[at],
             weight=self.weight[at],
+            cluster=None if self.cluster is None else self.cluster[at],
         )
 
 
@@ -131,6 +139,55 @@ class LabelledRows(Rows):
     """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0."""
 
     coding: OutcomeCoding
+
+    @cached_property
+    def n_units(self) -> list[int]:
+        """How many rows or, if there are such, clusters each cell has."""
+        if self.cluster is None:
+            return [len(at) for at in self.all_cells()]
+        return [len(np.unique(self.cluster[at])) for at in self.all_cells()]
+
+    @cached_property
+    def unit(self) -> IntArray | None:
+        """The draw that each row belongs to, below `MOST_UNITS`; None if rows are draws themselves.
+
+        Clusters beyond that number share one, at random: sums over several clusters are
+        independent as those over one are.
+        """
+        if self.cluster is None:
+            return None
+        if 0 <= self.cluster.min(initial=0) <= self.cluster.max(initial=0) < MOST_UNITS:
+            return self.cluster
+        names, code = np.unique(self.cluster, return_inverse=True)
+        return code if len(names) <= MOST_UNITS else unit_of_clusters(self.cluster)
+
+    def one_of_each(self, rng: np.random.RandomState) -> Self:
+        """Return one row of each cluster in each cell, by chance; all rows without clusters."""
+        if self.cluster is None:
+            return self
+        order = rng.permutation(len(self))
+        both = np.column_stack([self.cell[order].astype(np.int64), self.cluster[order]])
+        return self.take(np.sort(order[np.unique(both, axis=0, return_index=True)[1]]))
+
+    def deal(self, n_folds: int, rng: np.random.RandomState) -> IntArray:
+        """Deal the rows of each cell evenly into folds, at most as many as it has rows.
+
+        Outcome rows are dealt into the same folds as treatment rows, so that both terms of a ratio
+        average over the same estimates. Rows of a cluster are in one fold, in whatever cells.
+        """
+        fold = np.zeros(len(self), dtype=np.int64)
+        cells = self.all_cells()
+        if self.cluster is not None:
+            return _deal_clusters(
+                [(at, self.cluster[at]) for at in cells], n_folds, rng
+            )
+        for at in cells:
+            fold[at] = deal_rows(len(at), min(n_folds, len(at)), rng)
+        m = len(self.names)
+        for kind in (cells[:m], cells[m:]):
+            if max(map(len, kind)) == 1:  # a fold of all would leave nothing to fit
+                fold[np.concatenate(kind)] = np.arange(m) % n_folds
+        return fold
 
     @cached_property
     def population(self) -> IntArray:
@@ -157,6 +214,43 @@ class LabelledRows(Rows):
         for at in self.all_cells():
             relative[at] = unit_mean(self.weight[at])
         return relative
+
+
+def unit_of_clusters(cluster: IntArray) -> IntArray:
+    """Return numbers below `MOST_UNITS` that are hashed from clusters, the same in all chunks."""
+    mixed = cluster.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    return (mixed % np.uint64(MOST_UNITS)).astype(np.int64)
+
+
+def deal_rows(n: int, n_folds: int, rng: np.random.RandomState) -> IntArray:
+    """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
+    return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
+
+
+def _deal_clusters(
+    cells: list[tuple[IntArray, IntArray]], n_folds: int, rng: np.random.RandomState
+) -> IntArray:
+    """Return the folds of rows whose clusters are dealt, those of the smallest table first.
+
+    Of each cell there are the rows' positions and their clusters. Large clusters go first, to and
+    fro, so that folds have about as many rows.
+    """
+    names, code = np.unique(
+        np.concatenate([cluster for _, cluster in cells]), return_inverse=True
+    )
+    ends = np.cumsum([len(at) for at, _ in cells])[:-1]
+    codes = np.split(code, ends)
+    dealt = np.full(len(names), -1, dtype=np.int64)
+    for own in sorted(codes, key=lambda own: len(np.unique(own))):
+        new, size = np.unique(own[dealt[own] < 0], return_counts=True)
+        order = rng.permutation(len(new))
+        order = order[np.argsort(-size[order], kind="stable")]
+        turn = np.arange(min(n_folds, len(np.unique(own))))
+        dealt[new[order]] = np.resize(np.concatenate([turn, turn[::-1]]), len(new))
+    fold = np.empty(len(code), dtype=np.int64)
+    fold[np.concatenate([at for at, _ in cells])] = dealt[code]
+    return fold
 
 
 @dataclass(frozen=True)
@@ -215,6 +309,7 @@ class NumberedRows(Chunk):
             chunk.first_row,
             chunk.feature_names,
             number=number,
+            cluster=chunk.cluster,
         )
 
     def take(self, at: IntArray | BoolArray | slice) -> Self:
@@ -247,28 +342,31 @@ def separate_labels(label: ArrayLike, kind: ArrayLike) -> dict[str, Any]:
 
 
 def check_rows(
-    y: ArrayLike | None,
-    treatment: ArrayLike | None,
-    population: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    n: int,
+    columns: Mapping[str, ArrayLike | None], n: int
 ) -> tuple[Rows, NDArray[Any]]:
     """Check the labels of ``n`` rows, and return the rows without features, and populations.
 
-    Treatments become 0 and 1. The population of a row without a label is empty, or None beside
-    numbers.
+    ``columns`` are the arguments of ``fit`` beside the features. Treatments become 0 and 1. The
+    population of a row without a label is empty, or None beside numbers.
     """
+    population = columns.get("population")
     if population is None:
         raise InputError("population is missing: name the population of every row.")
-    label, code = check_labels(y, treatment, n)
+    label, code = check_labels(columns.get("y"), columns.get("treatment"), n)
     populations = check_population(population, code)
-    weight = check_weight(sample_weight, n)
+    weight = check_weight(columns.get("sample_weight"), n)
     names, index = check_cells(code, populations, weight)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
     label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
     rows = Rows(
-        np.empty((n, 0)), label, cell_codes(code, index, len(names)), weight, names
+        np.empty((n, 0)),
+        label,
+        cell_codes(code, index, len(names)),
+        weight,
+        names,
+        cluster=check_cluster(columns.get("cluster"), n),
     )
+    check_clusters(rows)
     check_outcome(label[rows.is_used & rows.is_outcome])
     if (target := code == NO_LABEL).any():
         is_text = populations.dtype.kind == "U"
@@ -277,16 +375,23 @@ def check_rows(
     return rows, populations
 
 
-def label_rows(
-    X: Array,
-    y: ArrayLike,
-    *,
-    treatment: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-) -> LabelledRows:
+def check_clusters(rows: Rows) -> None:
+    """Refuse a table that is one cluster, whose spread nothing would show."""
+    if rows.cluster is None:
+        return
+    for (kind, name), at in zip(rows.tables, rows.all_cells(), strict=True):
+        if len(at) and len(np.unique(rows.cluster[at])) == 1:
+            raise LabelError(
+                f"all {len(at):,} rows of the {kind} table of population {name!r} are in one "
+                "cluster. Rows of a cluster count as one draw, so that every table needs two "
+                "clusters or more, better thirty. Give the households, stores or customers that "
+                "rows belong to, not the population."
+            )
+
+
+def label_rows(X: Array, **columns: ArrayLike | None) -> LabelledRows:
     """Check labels and return the rows that carry one, in the inner coding; ``X`` is trusted."""
-    return check_rows(y, treatment, population, sample_weight, len(X))[0].labelled(X)
+    return check_rows(columns, len(X))[0].labelled(X)
 
 
 def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
@@ -347,6 +452,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         "treatment": True,
         "population": True,
         "sample_weight": False,
+        "cluster": False,
     }
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
@@ -362,6 +468,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         treatment: ArrayLike,
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the positions of training and held-out rows, fold after fold.
 
@@ -371,6 +478,8 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
             Not looked at.
         y, treatment, population : array-like of shape (n,)
             As in ``fit``. Rows without a label are dealt out as well.
+        cluster : array-like of shape (n,), optional
+            Rows of one cluster are held out together.
         """
         n_splits = check_count("n_splits", self.n_splits)
         n = len(np.asarray(population))
@@ -380,15 +489,24 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         rng = check_random_state(self.random_state)
         fold = np.empty(n, dtype=np.int64)
         kinds = np.array(KINDS)[code]
+        keys = check_cluster(cluster, n)
+        clusters: list[tuple[IntArray, IntArray]] = []
         # Sorted, since sets of strings come in another order in every process.
         for name, cell in sorted({*zip(kinds.tolist(), cells.tolist(), strict=True)}):
             at = np.flatnonzero((kinds == name) & (cells == cell))
-            if n_splits < 2 or (len(at) < n_splits and cell):
+            n_units = len(at) if keys is None else len(np.unique(keys[at]))
+            if n_splits < 2 or (n_units < n_splits and cell):
+                units = "rows" if keys is None else "clusters"
                 raise InputError(
-                    f"n_splits={n_splits} must be at least 2 and at most the rows of the smallest "
-                    f"table; the {name} table of population {cell!r} has {len(at)}."
+                    f"n_splits={n_splits} must be at least 2 and at most the {units} of the "
+                    f"smallest table; the {name} table of population {cell!r} has {n_units}."
                 )
-            fold[at] = rng.permutation(np.resize(np.arange(n_splits), len(at)))
+            if keys is None:
+                fold[at] = deal_rows(len(at), n_splits, rng)
+            else:
+                clusters.append((at, keys[at]))
+        if keys is not None:
+            fold = _deal_clusters(clusters, n_splits, rng)
         for j in range(n_splits):
             yield np.flatnonzero(fold != j), np.flatnonzero(fold == j)
 

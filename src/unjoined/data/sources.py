@@ -169,7 +169,7 @@ class IterableSource:
             ]:
                 raise InputError(
                     f"chunk {i} lacks {missing[0]!r}: a chunk is a mapping of X, population, y or "
-                    "treatment or both and, if wanted, sample_weight."
+                    "treatment or both and, if wanted, sample_weight and cluster."
                 )
             yield parts
 
@@ -185,6 +185,7 @@ class TableSource:
     tables: tuple[Table, ...]
     population: str | None
     sample_weight: str | None
+    cluster: str | None
     features: tuple[str, ...] | None
     ignore: tuple[str, ...] = ()
     chunk_rows: int = CHUNK_ROWS
@@ -201,7 +202,7 @@ class TableSource:
             return Choice(
                 tuple(name for name in self.features if name not in self.ignore)
             )
-        columns = Columns(self.population, self.sample_weight)
+        columns = Columns(self.population, self.sample_weight, self.cluster)
         frames = [table.table for table in self.tables]
         known = all(map(nw.dependencies.is_into_dataframe, frames)) and all(
             len(nw.from_native(frame, eager_only=True)) <= LEADING for frame in frames
@@ -252,7 +253,11 @@ class TableSource:
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
         return Columns(
-            self.population, self.sample_weight, self.choice.features, self.encoder
+            self.population,
+            self.sample_weight,
+            self.cluster,
+            self.choice.features,
+            self.encoder,
         )
 
     @property
@@ -293,7 +298,8 @@ class TableSource:
 
     def _pieces_of(self, table: Table, least: int) -> Iterator[Piece]:
         size = max(self.chunk_rows, least)
-        text = {*self.text, *self.categories, *filter(None, [self.population])}
+        names = filter(None, [self.population, self.cluster])
+        text = {*self.text, *self.categories, *names}
         for frame, place in scan_table(table.table, table.title, size, text):
             yield (
                 table,

@@ -417,7 +417,8 @@ class Survey(NamedTuple):
         return out, notes
 
     def _check_known(self, argument: str, names: Iterable[str], looks: Looks) -> None:
-        known = {*looks, self.columns.population, self.columns.weight} - {None}
+        own = (self.columns.population, self.columns.weight, self.columns.cluster)
+        known = {*looks, *own} - {None}
         for name in names:
             if looks and name not in known:
                 raise TableError(
@@ -479,7 +480,7 @@ def check_named_columns(
     """Return features and columns to leave out; refuse what names no column, or names a label."""
     for argument, name in labels.items():
         if not isinstance(name, str) and not (
-            name is None and argument == "sample_weight"
+            name is None and argument in ("sample_weight", "cluster")
         ):
             raise TableError(
                 f"{argument} must be the name of a column, got {type(name).__name__}."
@@ -494,8 +495,8 @@ def check_named_columns(
     for name in names or ():
         if name in taken:
             raise TableError(
-                f"features names {name!r}, which is the {taken[name]}. Labels, weights and "
-                "populations are not features."
+                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters "
+                "and populations are not features."
             )
     if names is not None and not set(names) - set(ignore):
         raise TableError(

@@ -201,6 +201,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
@@ -223,6 +224,9 @@ class UpliftEstimator(BaseEstimator, ABC):
             tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
             as absent. Models that are given get weights of mean 1, so that their penalties mean
             what they mean without weights.
+        cluster : array-like of shape (n,), optional
+            The household, store or customer of a row, if rows depend on each other. Fits are held
+            out and errors computed by cluster; predictions change little.
         checkpoint : path, optional
             Of streamed rows only: a file that keeps what was added up and is removed at the end.
             If it exists, the fit goes on from there. Needs an integer ``random_state``.
@@ -253,7 +257,7 @@ class UpliftEstimator(BaseEstimator, ABC):
                 "NaN standing for the other. If you know both of each row, use an ordinary uplift "
                 "model."
             )
-        columns = (y, treatment, population, sample_weight)
+        columns = (y, treatment, population, sample_weight, cluster)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
             self._check_parameters()
@@ -269,7 +273,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         matrix = self._begin(features)
         n_jobs = getattr(self, "n_jobs", None)
         if checked is None:
-            checked, _ = check_rows(*columns, len(matrix))
+            given = dict(zip(COLUMNS[1:], columns, strict=True))
+            checked, _ = check_rows(given, len(matrix))
         rows = checked.labelled(matrix)
         target = checked.target(matrix)
         fitted = rows
@@ -484,6 +489,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
 
@@ -492,7 +498,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight
+        X, y, treatment, population, sample_weight, cluster
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -505,7 +511,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.evaluate.weighted_risk : the definition.
         """
-        columns = in_memory(X, y, treatment, population, sample_weight)
+        columns = in_memory(X, y, treatment, population, sample_weight, cluster)
         features, rows = columns_of(columns[0], columns[1:], method="score")
         given = (
             dict(zip(COLUMNS, columns, strict=True))

@@ -38,6 +38,7 @@ from unjoined.estimators.uplift import OutcomesToScore
 from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import AUTO, BERNOULLI, GAUSSIAN, Likelihood
 from unjoined.model.regressors import (
+    MEAN_FOLDS,
     ConditionalMean,
     fit_policies,
     last_step,
@@ -524,7 +525,8 @@ class EMUplift(UpliftEstimator):
         self._coding = rows.coding
         Z = self.scaling_(rows.X)
         features = rows.X if self.policy_model is None else Z
-        folded = fit_policies(features, rows, self.policy_model, rng=rng)
+        fold = rows.deal(MEAN_FOLDS, rng)
+        folded = fit_policies(features, rows, self.policy_model, fold=fold, rng=rng)
         self.policies_ = tuple(each.policy for each in folded)
         self.outcome_scaling_ = Likelihood.of_rows(
             rows, family, self.policies_
@@ -603,12 +605,13 @@ class EMUplift(UpliftEstimator):
         treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight
+        X, y, treatment, population, sample_weight, cluster
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -618,7 +621,7 @@ class EMUplift(UpliftEstimator):
             In nats per row of the outcome as scaled in ``fit``.
         """
         rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight)
+            self, X, (y, treatment, population, sample_weight, cluster)
         )
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population

@@ -34,12 +34,12 @@ from unjoined.estimators.minmax_problem import (
     solve_in_bounds,
     solve_with_loss,
 )
+from unjoined.evaluate.estimate import widening
 from unjoined.evaluate.scores import weighted_values
 from unjoined.evaluate.strength import (
     IdentificationStrength,
     average_effect_of_sums,
     strength_of_sums,
-    widening,
 )
 from unjoined.federated import plan_digest, refuse_twins
 from unjoined.model.accumulate import accumulate, combine

@@ -10,7 +10,6 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import RandomState as Rng
 
 from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
@@ -213,13 +212,10 @@ class Sampled:
         cell = self.passes.census.cells[kind, self.rows.names[k]]
         return float(cell.n_rows / cell.total_weight * weight.sum() / np.sum(weight**2))
 
-    def policies(
-        self, rng: Rng, *, categorical: tuple[int, ...]
-    ) -> tuple[FoldedPolicy, ...]:
+    def policies(self, *, categorical: tuple[int, ...]) -> tuple[FoldedPolicy, ...]:
         """Fit every population's policy to all of its treatment rows, in the same passes."""
         rows = self.rows
         models: dict[int, tuple[HeldOutSpecifications, Select]] = {}
-        folds = {}
         propensities = [
             0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)]
             for k in range(len(rows.names))
@@ -228,12 +224,12 @@ class Sampled:
             at = rows.at(TREATMENT, k)
             weight = rows.weight[at]
             if propensity.min() < propensity.max():
-                held_out, folds[k] = hold_out_mean(
+                held_out = hold_out_mean(
                     rows.X[at],
                     propensity,
                     weight,
+                    self.fold[at],
                     n_jobs=self.passes.n_jobs,
-                    rng=rng,
                     categorical=categorical,
                 )
                 select = partial(treatment_rows, k, self._factor(TREATMENT, k, weight))
@@ -243,11 +239,11 @@ class Sampled:
         )
         return tuple(
             FoldedPolicy.of_specifications(
-                fits[k], _without_folds(models[k][0]), folds[k]
+                fits[k], _without_folds(models[k][0]), self.fold[rows.at(TREATMENT, k)]
             )
             if k in fits
             else FoldedPolicy.constant(
-                float(propensity[0]), np.arange(len(propensity)) % 3
+                float(propensity[0]), self.fold[rows.at(TREATMENT, k)]
             )
             for k, propensity in enumerate(propensities)
         )

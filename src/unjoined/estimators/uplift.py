@@ -51,7 +51,6 @@ from unjoined.model.crossfit import (
     MEAN,
     CrossFit,
     Likelihood,
-    folds_of_fits,
 )
 from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
@@ -270,15 +269,14 @@ class Uplift(UpliftEstimator):
     def _fit_sample(self, sampled: Sampled) -> None:
         """Fit to all rows what a sample has settled."""
         rng = check_random_state(self.random_state)
-        rows = sampled.rows
+        rows, fold = sampled.rows, sampled.fold
         columns = self._categorical_columns()
-        folded = sampled.policies(rng, categorical=columns)
+        folded = sampled.policies(categorical=columns)
         policies = tuple(each.policy for each in folded)
         likelihood = Likelihood.of_rows(rows, self._family_of(rows), policies)
         fit, without = sampled.outcomes(likelihood, categorical=columns)
-        folds = folds_of_fits(rows, folded, sampled.fold[rows.of_kind(OUTCOME)], rng)
         crossfit = CrossFit.of_fits(
-            rows, likelihood, fit, folded, without, folds, n_jobs=self.n_jobs
+            rows, likelihood, fit, folded, without, fold, fold, n_jobs=self.n_jobs
         )
         self._adopt(crossfit, rng)
         self.sampled_rows_ = len(rows)
@@ -514,6 +512,7 @@ class Uplift(UpliftEstimator):
         treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
@@ -522,7 +521,7 @@ class Uplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight
+        X, y, treatment, population, sample_weight, cluster
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -532,7 +531,7 @@ class Uplift(UpliftEstimator):
             In nats per row of the outcome as scaled in ``fit``.
         """
         rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight)
+            self, X, (y, treatment, population, sample_weight, cluster)
         )
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population
@@ -628,12 +627,12 @@ class OutcomesToScore(NamedTuple):
     def of_call(cls, model: Any, X: Any, columns: tuple[Any, ...]) -> OutcomesToScore:
         """Check rows that ``score`` was called with, and return those with an outcome.
 
-        ``columns`` are y, treatment, population and sample_weight beside ``X``.
+        ``columns`` are y, treatment, population, sample_weight and cluster beside ``X``.
         """
         features, rows = columns_of(X, columns, method="score")
         if rows is not None:
             columns = tuple(X.get(name) for name in COLUMNS[1:])
-        y, treatment, population, sample_weight = columns
+        y, treatment, population, sample_weight, _ = columns
         matrix = model._check_features(features, reset=False)
         label, code = check_labels(y, treatment, len(matrix))
         names = check_population(population, code)

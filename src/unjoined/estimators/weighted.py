@@ -23,7 +23,7 @@ from unjoined.estimators.base import (
 from unjoined.model.accumulate import combine
 from unjoined.model.basis import ScaledBasis, Scaling
 from unjoined.model.draw import BASES, draw_basis
-from unjoined.model.regressors import Nuisances, cross_fit, deal_evaluation_folds
+from unjoined.model.regressors import Nuisances, cross_fit
 
 RIDGES = np.logspace(-7.0, 1.0, 33)
 
@@ -147,7 +147,7 @@ class WeightedUplift(UpliftEstimator):
             "outcome_model": self.outcome_model,
         }
         nuisances = cross_fit(rows, **models, n_folds=self.n_folds, rng=rng)
-        fold = deal_evaluation_folds(rows, self.n_folds, rng)
+        fold = rows.deal(self.n_folds, rng)
         H, b = fold_sums(basis(Z), rows, nuisances, fold)
         path = None
         ridge = self.ridge

@@ -364,6 +364,7 @@ class Doubt(NamedTuple):
 
 def table_doubts(rows: LabelledRows) -> list[Doubt]:
     """Return which tables are there twice, hold all rows several times, or have wild weights."""
+    rows = rows.one_of_each(Rng(0))  # rows of a customer may well be alike
     keys = hash_with(hash_features(rows.X), rows.label)
     K = len(rows.names)
     doubts = []
@@ -380,7 +381,10 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
             doubts.append(Doubt(COPIED, text, "Give each population its own rows."))
         if told and (times := int(np.gcd.reduce(count))) > 1:
             text = f"{title} holds each of its rows {times} times, as if it had been copied."
-            remedy = "Give each row once: intervals take copies for people."
+            remedy = (
+                "Give each row once: intervals take copies for people. If they are of the same "
+                "household, store or customer, say so: cluster names its column."
+            )
             doubts.append(Doubt(REPEATED, text, remedy))
         size = effective_size(rows.weight[at])
         if size < EFFECTIVE_ROWS and len(at) >= 2.0 * EFFECTIVE_ROWS:

@@ -63,7 +63,7 @@ from unjoined.evaluate.verdict import (
 )
 from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
-from unjoined.model.regressors import cross_fitted_mean, deal_evaluation_folds
+from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
 
 if TYPE_CHECKING:
@@ -476,13 +476,14 @@ def diagnose(
             held.evaluated(crossfit, rng=rng)  # which refuses those of other rows
         elif not _too_few(rows):
             crossfit = held.cross_fit(rng=rng)
+    alone = rows.one_of_each(rng)  # tests take rows for independent
     asides = Asides(_rarest_outcome(rows), tuple(table_doubts(rows)), tuple(strange))
     diagnosis = Diagnosis(
         tables=tuple(tables),
         identification=strength_of(rows),
-        balance=_within(rows, features.names, rng),
-        between=_between(rows, features.names, rng),
-        shared=_sharing(rows),
+        balance=_within(alone, features.names, rng),
+        between=_between(alone, features.names, rng),
+        shared=_sharing(alone),
         checks=(),
     )
     checks = [check for balance in diagnosis.balance for check in balance.checks]
@@ -589,7 +590,7 @@ def _refutable(
         rows = rows.take(few)
         own = own.thinned(few)
         mean = mean[few]
-        own = replace(own, fold=deal_evaluation_folds(rows, N_FOLDS, rng))
+        own = replace(own, fold=rows.deal(N_FOLDS, rng))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     means = [
         cross_fitted_mean(rows, rows.at(OUTCOME, k), None, Z, own.fold, rng)

@@ -346,7 +346,8 @@ def _project(
     d = terms.denominator[:, None]
     left = n - d * (b @ beta)[:, None]
     values = np.hstack([n, d, n * inside, d * inside, (b * left) @ inverse.T])
-    return Sums.of_rows(rows.cell, rows.share, values, 2 * rows.n_populations + 1)
+    C = 2 * rows.n_populations + 1
+    return Sums.of_rows(rows.cell, rows.share, values, C, rows.unit)
 
 
 def meets(X: Array, conditions: Conditions) -> BoolArray:

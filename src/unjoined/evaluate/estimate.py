@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from scipy.special import stdtrit
 from scipy.stats import chi2
 
 from unjoined._support import import_extra, in_digits
@@ -236,6 +237,15 @@ class Estimate:
         bool
         """
         return any(low <= truth <= high for low, high in self.confidence_set(level))
+
+
+def widening(n_groups: int) -> float:
+    """Return what standard errors from few groups are multiplied by, so that 95 % is 95 %."""
+    return (
+        float(stdtrit(n_groups - 1, 0.975)) / critical_value(0.95)
+        if n_groups > 1
+        else math.nan
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

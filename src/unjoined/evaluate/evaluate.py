@@ -24,6 +24,7 @@ from unjoined._validation import (
     check_vector,
 )
 from unjoined.data.columns import take_rows
+from unjoined.data.rows import deal_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import (
@@ -52,7 +53,7 @@ from unjoined.evaluate.tables import (
 )
 from unjoined.evaluate.terms import N_FOLDS
 from unjoined.model.crossfit import CrossFit
-from unjoined.model.regressors import check_folds, deal_evaluation_folds, deal_rows
+from unjoined.model.regressors import check_folds
 from unjoined.words import UNBOUNDED
 
 if TYPE_CHECKING:
@@ -680,7 +681,7 @@ def _no_scores(X: MatrixLike) -> Array:
 
 def _deal(tables: HeldOutTables, n: int, n_folds: int, rng: Rng) -> IntArray:
     """Return the folds of labelled rows, and of the people in question behind them, n in all."""
-    fold = deal_evaluation_folds(tables.rows, n_folds, rng)
+    fold = tables.rows.deal(n_folds, rng)
     return np.concatenate([fold, deal_rows(n - len(fold), n_folds, rng)])
 
 

@@ -161,7 +161,7 @@ class ChunkPlan:
         Every row is met by the fits without its fold; of those not in the sample any would do.
         """
         chunk = in_cells(chunk, self.census.names, self.census)
-        fold = deal_groups(chunk.number, self.models.n_folds)
+        fold = deal_groups(chunk.number, self.models.n_folds, chunk.cluster)
         X, columns = split_columns(chunk.X, self.scorer, has_scores=self.has_scores)
         inner = replace(inner_rows(chunk, self.census.coding, self.census), X=X)
         nuisances = self.models(X, fold, n_jobs=n_jobs)

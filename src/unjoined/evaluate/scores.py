@@ -44,6 +44,7 @@ def minmax_objective(
     treatment: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
+    cluster: ArrayLike | None = None,
 ) -> float:
     r"""Return the paper's empirical objective :math:`\hat J(f, g)` of any two functions.
 
@@ -58,7 +59,7 @@ def minmax_objective(
     ----------
     uplift, critic : array-like of shape (n,)
         Values of f and g at each row of ``X``, in outcome units.
-    X, y, treatment, population, sample_weight
+    X, y, treatment, population, sample_weight, cluster
         As in ``fit``, of two populations; pass ``**data`` with a `SeparateLabels`. Outcomes are
         taken in the coding estimators use (an outcome of two values as -1/+1) and converted back.
 
@@ -76,7 +77,14 @@ def minmax_objective(
     >>> minmax_objective(u, 0.0 * u, **data)
     0.0
     """
-    rows, used = labelled_rows(X, y, treatment, population, sample_weight)
+    rows, used = labelled_rows(
+        X,
+        y=y,
+        treatment=treatment,
+        population=population,
+        sample_weight=sample_weight,
+        cluster=cluster,
+    )
     instead = (
         "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
     )
@@ -298,6 +306,7 @@ class HeldOutRows:
         treatment: ArrayLike,
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
         policy_model: Any = None,
         outcome_model: Any = None,
         n_folds: int = 5,
@@ -306,7 +315,7 @@ class HeldOutRows:
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight
+        X, y, treatment, population, sample_weight, cluster
             As in ``fit``; pass ``**data`` with a `SeparateLabels`. Target rows are left out.
         policy_model, outcome_model : scikit-learn classifier or regressor, optional
             Models of a policy and of the outcome in one population, on standardised features.
@@ -321,7 +330,14 @@ class HeldOutRows:
             Costs ``2 * n_folds`` fits for each population; about half a second for two
             populations and 8,000 rows.
         """
-        rows, used = labelled_rows(X, y, treatment, population, sample_weight)
+        rows, used = labelled_rows(
+            X,
+            y=y,
+            treatment=treatment,
+            population=population,
+            sample_weight=sample_weight,
+            cluster=cluster,
+        )
         nuisances = cross_fit(
             rows,
             policy_model=policy_model,
@@ -511,11 +527,11 @@ class UpliftScorer:
         treatment: ArrayLike,
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
     ) -> float:
         """Return the score of a fitted estimator on held-out rows, squared outcome units."""
-        rows = pickle.dumps(
-            (feature_matrix(X), y, treatment, population, sample_weight)
-        )
+        columns = (y, treatment, population, sample_weight, cluster)
+        rows = pickle.dumps((feature_matrix(X), *columns))
         key = hashlib.blake2b(rows, digest_size=16).digest()
         if key not in self._held:
             while len(self._held) >= REMEMBERED:
@@ -526,6 +542,7 @@ class UpliftScorer:
                 treatment=treatment,
                 population=population,
                 sample_weight=sample_weight,
+                cluster=cluster,
             )
         return -self._held[key].score(estimator.predict(X), self.name)
 
@@ -535,6 +552,7 @@ class UpliftScorer:
         for name in ("treatment", "population"):
             request.score.add_request(param=name, alias=True)
         request.score.add_request(param="sample_weight", alias=self.weighted)
+        request.score.add_request(param="cluster", alias=False)
         return request
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, solve
-from scipy.special import stdtrit
 from scipy.stats import rankdata
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
@@ -18,7 +17,7 @@ from unjoined._validation import check_probability, check_same_length, check_vec
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import WeakIdentificationWarning
-from unjoined.evaluate.estimate import STRONG, Estimate, Totals, critical_value
+from unjoined.evaluate.estimate import STRONG, Estimate, Totals, widening
 from unjoined.evaluate.terms import EvaluationRows, average_effect, cell_positions
 from unjoined.model.basis import has_constant
 from unjoined.model.centring import center_sums
@@ -98,6 +97,7 @@ def identification_strength(
     treatment: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
+    cluster: ArrayLike | None = None,
 ) -> IdentificationStrength:
     """Measure how different the policies are, the strength of the "instrument".
 
@@ -108,7 +108,7 @@ def identification_strength(
 
     Parameters
     ----------
-    X, y, treatment, population, sample_weight
+    X, y, treatment, population, sample_weight, cluster
         As in ``fit``; pass ``**data`` with a `SeparateLabels`. Only treatment rows are used.
 
     Returns
@@ -140,10 +140,11 @@ def identification_strength(
     """
     rows = label_rows(
         feature_matrix(X),
-        y,
+        y=y,
         treatment=treatment,
         population=population,
         sample_weight=sample_weight,
+        cluster=cluster,
     )
     return strength_of(rows).measured_by(average_effect(rows))
 
@@ -586,15 +587,6 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
     apart = left - left.mean(axis=0)
     covariance = widening(G) ** 2 * (G - 1) / G * apart.T @ apart
     return Totals(scale * _contrast(value), covariance).ratio(0, 1)
-
-
-def widening(n_groups: int) -> float:
-    """Return what standard errors from few groups are multiplied by, so that 95 % is 95 %."""
-    return (
-        float(stdtrit(n_groups - 1, 0.975)) / critical_value(0.95)
-        if n_groups > 1
-        else np.nan
-    )
 
 
 def _contrast(value: Array) -> Array:

@@ -12,12 +12,11 @@ from numpy.random import RandomState as Rng
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.fold import Additive
-from unjoined.data.rows import LabelledRows, check_rows
+from unjoined.data.rows import MOST_UNITS, LabelledRows, check_rows
 from unjoined.errors import InputError
-from unjoined.evaluate.estimate import Estimate, Totals
+from unjoined.evaluate.estimate import Estimate, Totals, widening
 from unjoined.model.crossfit import CrossFit, EffectNuisances
 from unjoined.model.linear import cross_fit_linear
-from unjoined.model.regressors import deal_evaluation_folds
 from unjoined.model.shift import weigh_shift
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
@@ -28,18 +27,34 @@ N_FOLDS = 5
 class Sums(Additive):
     """Sums over the rows of each cell, of some columns and of their products.
 
-    The first of the columns is 1 for every row.
+    The first of the columns is 1 for every row. Rows that depend on each other are one draw: there
+    are sums of each draw in place of products.
     """
 
     count: Array  # (C,) rows
     first: Array  # (C, m + 1) of p v
-    second: Array  # (C, m + 1, m + 1) of p^2 v v'
+    second: Array  # (C, m + 1, m + 1) of p^2 v v', 0 where rows are no draws
+    units: Array  # (U, C, m + 1) of p v, of each draw; U is 0 where rows are draws
 
     @classmethod
-    def of_rows(cls, cell: IntArray, share: Array, values: Array, n_cells: int) -> Sums:
-        """Add up columns (n, m) of rows that have shares p."""
+    def of_rows(
+        cls,
+        cell: IntArray,
+        share: Array,
+        values: Array,
+        n_cells: int,
+        unit: IntArray | None = None,
+    ) -> Sums:
+        """Add up columns (n, m) of rows that have shares p, and belong to the draws named."""
         m = values.shape[1] + 1
         count = np.zeros(n_cells)
+        if unit is not None:
+            at = unit * n_cells + cell
+            columns = (share, *(share * column for column in values.T))
+            units = [np.bincount(at, v, MOST_UNITS * n_cells) for v in columns]
+            count = np.bincount(cell, minlength=n_cells).astype(np.float64)
+            each = np.stack(units, axis=1).astype(np.float64)
+            return cls.of_units(count, each.reshape(MOST_UNITS, n_cells, m))
         first = np.zeros((n_cells, m))
         second = np.zeros((n_cells, m, m))
         for at in cell_positions(cell):
@@ -48,15 +63,33 @@ class Sums(Additive):
             count[c], first[c] = len(at), share[at] @ v
             v *= share[at, None]
             second[c] = v.T @ v
-        return cls(count, first, second)
+        return cls(count, first, second, np.zeros((0, n_cells, m)))
+
+    @classmethod
+    def of_units(cls, count: Array, units: Array) -> Sums:
+        """Return sums of draws, with the rows of each cell."""
+        m = units.shape[-1]
+        nothing = np.zeros((units.shape[1], m, m))
+        return cls(count, units.sum(axis=0), nothing, units)
 
     def totals(self) -> Totals:
         """Return the totals of the columns, and their covariance.
 
         Rows of a cell are independent draws, and so are cells: the covariance adds up products of
-        a cell's rows, centred within the cell.
+        a cell's rows, centred within the cell. Sums of a draw are centred in the same way, and
+        those in several cells are added up before they are multiplied; of few draws errors are as
+        much larger as Student's t says.
         """
         counted = self.count > 0.0
+        if len(self.units):
+            mean = self.first[counted, 1:]
+            units = self.units[:, counted]
+            n = np.count_nonzero(units[..., 0], axis=0).astype(np.float64)
+            times = np.divide(n, n - 1.0, out=np.full(len(n), math.nan), where=n > 1.0)
+            apart = units[..., 1:] - units[..., :1] * mean
+            off = np.einsum("ucm,c->um", apart, np.sqrt(times))
+            spread = widening(int(n.min())) ** 2
+            return Totals(mean.sum(axis=0), spread * off.T @ off)
         n = self.count[counted]
         mean = self.first[counted, 1:]
         second = self.second[counted]
@@ -88,6 +121,7 @@ class RatioTerms:
     aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
     plain: Array  # (n,) numerator of the plain score, outcome units
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
+    unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
 
     @property
     def speaks_for(self) -> float:
@@ -103,13 +137,24 @@ class RatioTerms:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         values = np.column_stack(columns)
         return Sums.of_rows(
-            self.cell, self.share, values, int(self.cell.max()) + 1
+            self.cell, self.share, values, int(self.cell.max()) + 1, self.unit
         ).totals()
 
     def by_bin(self, place: IntArray, n_bins: int) -> Totals:
         """Return numerators of groups that have no row in common, then denominators."""
         J = n_bins
         C = int(self.cell.max()) + 1
+        if self.unit is not None:
+            at = self.unit * C + self.cell
+            size = (MOST_UNITS, C, -1)
+            ones = np.bincount(at, self.share, MOST_UNITS * C).reshape(size)
+            parts = (
+                np.bincount(at * J + place, self.share * v, MOST_UNITS * C * J)
+                for v in (self.numerator, self.denominator)
+            )
+            units = np.concatenate([ones, *(v.reshape(size) for v in parts)], axis=2)
+            count = np.bincount(self.cell, minlength=C).astype(np.float64)
+            return Sums.of_units(count, units).totals()
         values = np.column_stack([self.numerator, self.denominator])
         bins = Sums.of_rows(self.cell * J + place, self.share, values, C * J)
         first = bins.first.reshape(C, J, 3)
@@ -121,7 +166,9 @@ class RatioTerms:
         products[:, 0, 1:] = second[:, :, 0, 1:].transpose(0, 2, 1).reshape(C, -1)
         sums = first[:, :, 1:].transpose(0, 2, 1).reshape(C, -1)
         sums = np.column_stack([first[:, :, 0].sum(axis=1), sums])
-        return Sums(bins.count.reshape(C, J).sum(axis=1), sums, products).totals()
+        nothing = np.zeros((0, C, 2 * J + 1))
+        count = bins.count.reshape(C, J).sum(axis=1)
+        return Sums(count, sums, products, nothing).totals()
 
     def average(self) -> Estimate:
         """Return the average uplift of those whom the answer speaks for, outcome units."""
@@ -163,6 +210,7 @@ class EvaluationRows:
     policies: Array  # (n, K)
     effect: Array  # (n,) f, outcome units
     size: Array  # (K,) outcome rows of each population
+    unit: IntArray | None  # (n,) as in `RatioTerms`
 
     @property
     def n_populations(self) -> int:
@@ -187,7 +235,9 @@ class EvaluationRows:
             "policies",
             "effect",
         )
-        return replace(self, **{name: getattr(self, name)[at] for name in names})
+        unit = None if self.unit is None else self.unit[at]
+        some = {name: getattr(self, name)[at] for name in names}
+        return replace(self, unit=unit, **some)
 
     def thinned(self, at: IntArray) -> EvaluationRows:
         """Return some rows that stand for all: in each cell, and of the people in question."""
@@ -305,12 +355,14 @@ class EvaluationRows:
             aim,
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
+            self.unit,
         )
 
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         C = 2 * self.n_populations + 1
-        return Sums.of_rows(self.cell, self.share, np.column_stack(columns), C).totals()
+        values = np.column_stack(columns)
+        return Sums.of_rows(self.cell, self.share, values, C, self.unit).totals()
 
     def total_given_target(self, column: Array, reach: Array) -> tuple[float, float]:
         """Return the total of a column (n,) and its variance, with target rows taken as given.
@@ -331,15 +383,11 @@ class EvaluationRows:
 
 
 def labelled_rows(
-    X: MatrixLike,
-    y: ArrayLike,
-    treatment: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None,
+    X: MatrixLike, **columns: ArrayLike | None
 ) -> tuple[LabelledRows, BoolArray]:
     """Check rows; return those that carry a label and a weight, and which they are."""
     matrix = feature_matrix(X)
-    rows, _ = check_rows(y, treatment, population, sample_weight, len(matrix))
+    rows, _ = check_rows(columns, len(matrix))
     return rows.labelled(matrix), rows.is_used
 
 
@@ -410,7 +458,7 @@ def average_effect(rows: LabelledRows) -> Estimate:
     centred on the truth whatever they are. Costs O(n d^2).
     """
     rng = Rng(0)  # the same rows give the same number, whatever the estimator
-    fold = deal_evaluation_folds(rows, N_FOLDS, rng)
+    fold = rows.deal(N_FOLDS, rng)
     evaluation = evaluation_of(rows, fold, cross_fit_linear(rows, fold))
     everyone = np.zeros(len(rows), dtype=np.int64)
     return evaluation.where_it_shows(everyone, 1).average()
@@ -442,6 +490,7 @@ def labelled_part(
         policies=nuisances.policies,
         effect=scale * nuisances.effect,
         size=np.bincount(rows.cell, minlength=2 * K)[:K].astype(np.float64),
+        unit=rows.unit,
     )
 
 
@@ -471,4 +520,6 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new])
         for name, new in behind.items()
     }
+    if labelled.unit is not None:
+        both["unit"] = np.append(labelled.unit, np.arange(len(X)) % MOST_UNITS)
     return replace(labelled, **both)

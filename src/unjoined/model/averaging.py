@@ -456,10 +456,11 @@ def hold_out_specifications(
         lost = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in lost.items():
             losses[name][held] += loss
-    table = SpecificationTable.of_losses(losses)
+    table = SpecificationTable.of_losses(losses, rows.unit)
     others = tuple(
         SpecificationTable.of_losses(
-            {name: np.delete(loss, at) for name, loss in losses.items()}
+            {name: np.delete(loss, at) for name, loss in losses.items()},
+            None if rows.unit is None else np.delete(rows.unit, at),
         )
         for at in folds
     )
@@ -642,7 +643,8 @@ def _over_all(
     beyond = np.delete(np.arange(len(rows.y)), at)
     tables = [
         SpecificationTable.of_losses(
-            {name: loss[some] for name, loss in losses.items()}
+            {name: loss[some] for name, loss in losses.items()},
+            None if rows.unit is None else rows.unit[some],
         )
         for some in (beyond, *(beyond[fold[beyond] != j] for j in range(K)))
     ]

@@ -21,7 +21,7 @@ from unjoined._validation import (
     check_two,
 )
 from unjoined.data.fold import HashArray, fold, hash_with, plus
-from unjoined.data.rows import LabelledRows, NumberedRows
+from unjoined.data.rows import LabelledRows, NumberedRows, unit_of_clusters
 from unjoined.data.sources import ChunkSource
 from unjoined.errors import LabelError, TableError
 
@@ -31,13 +31,19 @@ def number_keys(number: IntArray) -> HashArray:
     return hash_with(np.zeros(len(number), dtype=np.uint64), number.astype(np.float64))
 
 
-def deal_groups(number: IntArray, n_groups: int) -> IntArray:
+def deal_groups(
+    number: IntArray, n_groups: int, cluster: IntArray | None = None
+) -> IntArray:
     """Return the groups of rows that have these numbers within their tables, shape (n,).
+
+    Rows of a cluster are in one group, whatever their numbers.
 
     Every run of ``n_groups`` rows of a table fills each group once, beginning with a group that
     is hashed from the number of the run. So groups are equal in size, to a row, and neither what
     rows hold nor what populations are called has a say: copies of a row are dealt as others are.
     """
+    if cluster is not None:
+        number = unit_of_clusters(cluster)
     first = number_keys(number // n_groups) % np.uint64(n_groups)
     return (number + first.astype(np.int64)) % n_groups
 
@@ -158,9 +164,12 @@ class Census:
             np.concatenate([sketch.sample_weight() for sketch in sketches]),
             names,
             coding,
+            cluster=None
+            if sketches[0].cluster is None
+            else np.concatenate([sketch.cluster for sketch in sketches]),
         )
         number = np.concatenate([sketch.number for sketch in sketches])
-        return sample, deal_groups(number, n_groups)
+        return sample, deal_groups(number, n_groups, sample.cluster)
 
 
 def take_census(source: ChunkSource, *, sample_rows: int, n_scores: int = 0) -> Census:
@@ -252,6 +261,7 @@ class RowSketch:
     X: Array  # (m, d)
     label: Array  # (m,)
     weight: Array  # (m,)
+    cluster: Any  # (m,) or None
 
     @classmethod
     def of_rows(cls, rows: NumberedRows, size: int) -> RowSketch:
@@ -267,6 +277,7 @@ class RowSketch:
             rows.X[at],
             rows.label[at],
             rows.weight[at],
+            None if rows.cluster is None else rows.cluster[at],
         )
 
     def __add__(self, other: RowSketch) -> RowSketch:
@@ -280,6 +291,9 @@ class RowSketch:
             np.concatenate([self.X, other.X]),
             np.concatenate([self.label, other.label]),
             np.concatenate([self.weight, other.weight]),
+            None
+            if self.cluster is None
+            else np.concatenate([self.cluster, other.cluster]),
         )
         return both.take(np.argsort(both.key)[: self.size])
 
@@ -292,6 +306,7 @@ class RowSketch:
             X=self.X[at],
             label=self.label[at],
             weight=self.weight[at],
+            cluster=None if self.cluster is None else self.cluster[at],
         )
 
     def sample_weight(self) -> Array:

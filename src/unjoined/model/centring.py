@@ -26,7 +26,7 @@ from unjoined.model.accumulate import accumulate, combine
 from unjoined.model.basis import ScaledBasis, Scaling, StackedBasis, weighted_quantile
 from unjoined.model.draw import draw_basis
 from unjoined.model.moments import MomentSums
-from unjoined.model.regressors import deal_rows, fit_weighted, seeded_clone
+from unjoined.model.regressors import fit_weighted, seeded_clone
 
 N_FOLDS = 5
 CROSS_FIT_ROWS = (
@@ -115,10 +115,7 @@ def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray
             f"{fewest} (n_samples={len(rows.X)} in all). Give more rows, or pass center=False and "
             "numbers for ridge_f, ridge_g and width."
         )
-    fold = np.empty(len(rows.label), dtype=np.int64)
-    for at in cells:
-        fold[at] = deal_rows(len(at), min(n_folds, fewest), rng)
-    return fold
+    return rows.deal(min(n_folds, fewest), rng)
 
 
 def subtract_means(

@@ -11,7 +11,7 @@ from numpy.random import RandomState as Rng
 from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.data.rows import LabelledRows
+from unjoined.data.rows import LabelledRows, deal_rows
 from unjoined.model.averaging import CHOICE_ROWS, average_specifications
 from unjoined.model.basis import Scaling
 from unjoined.model.families import BernoulliFamily, Family, GaussianFamily, MeanFamily
@@ -19,8 +19,6 @@ from unjoined.model.regressors import (
     ConditionalMean,
     FoldedPolicy,
     Nuisances,
-    deal,
-    deal_rows,
     fit_policies,
 )
 from unjoined.model.specifications import (
@@ -119,7 +117,9 @@ class Likelihood:
         X = rows.X[at]
         population = rows.population[at]
         y, exposure, propensity = self.rows(X, rows.label[at], population)
-        return ModelRows.of_weights(X, y, exposure, rows.weight[at]), propensity
+        unit = None if rows.unit is None else rows.unit[at]
+        known = ModelRows.of_weights(X, y, exposure, rows.weight[at], unit)
+        return known, propensity
 
 
 def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
@@ -239,9 +239,11 @@ class CrossFit:
 
         ``fold`` is that of each row, if it is given; no more outcome rows than choose among forms
         are fitted then. Else folds are dealt. Costs nine forms times five folds, and three forms
-        times three folds for each policy.
+        times five folds for each policy.
         """
-        folded = fit_policies(
+        is_given = fold is not None
+        fold = rows.deal(N_FOLDS, rng) if fold is None else fold
+        policies = fit_policies(
             rows.X,
             rows,
             None,
@@ -250,28 +252,28 @@ class CrossFit:
             n_jobs=n_jobs,
             categorical=categorical,
         )
-        policies = tuple(each.policy for each in folded)
-        likelihood = Likelihood.of_rows(rows, family, policies)
+        likelihood = Likelihood.of_rows(
+            rows, family, tuple(each.policy for each in policies)
+        )
         at = rows.of_kind(OUTCOME)
-        own = deal(rows.population[at], N_FOLDS, rng) if fold is None else fold[at]
-        if fold is not None:
-            few = np.sort(rng.permutation(len(at))[:CHOICE_ROWS])
-            at = at[few]
-            own = own[few]
+        if is_given:
+            at = at[np.sort(rng.permutation(len(at))[:CHOICE_ROWS])]
         outcomes, propensity = likelihood.outcomes(rows, at)
         fit, without, place = average_specifications(
             outcomes,
             likelihood.family_at(propensity, outcomes.weight),
             EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS,
-            own,
+            fold[at],
             categorical=categorical,
             n_jobs=n_jobs,
             rng=rng,
         )
-        folds = (
-            folds_of_fits(rows, folded, place, rng) if fold is None else (fold, fold)
+        n_folds = int(fold.max()) + 1
+        of_outcome = (fold + len(without) - n_folds) % len(without)
+        of_outcome[at] = place
+        return cls.of_fits(
+            rows, likelihood, fit, policies, without, fold, of_outcome, n_jobs=n_jobs
         )
-        return cls.of_fits(rows, likelihood, fit, folded, without, folds, n_jobs=n_jobs)
 
     @classmethod
     def of_fits(
@@ -281,12 +283,21 @@ class CrossFit:
         fit: AdditiveAverage,
         policies: tuple[FoldedPolicy, ...],
         without: tuple[AdditiveAverage, ...],
-        folds: tuple[IntArray, IntArray],
+        fold: IntArray,
+        of_outcome: IntArray,
         *,
         n_jobs: int | None,
     ) -> CrossFit:
-        """Return what fits without folds say of rows; ``folds`` are of outcomes and of policies."""
+        """Return what fits without folds say of rows.
+
+        ``fold`` is that of each row, ``of_outcome`` which of the outcome's fits has not seen it.
+        Where fits to a sample come before those to all rows, rows of the sample are met by the
+        former, and rows of the other kind by the latter.
+        """
         n_policies = min(len(policy.without) for policy in policies)
+        of_policy = (fold + n_policies - int(fold.max()) - 1) % n_policies
+        for k, policy in enumerate(policies):
+            of_policy[rows.at(TREATMENT, k)] = policy.fold % n_policies
         models = EffectModels(
             tuple(
                 zip(*(policy.without[:n_policies] for policy in policies), strict=True)
@@ -295,8 +306,8 @@ class CrossFit:
             likelihood.offset,
             likelihood.scale,
         )
-        nuisances = models(rows.X, *folds, n_jobs=n_jobs)
-        return cls(rows, likelihood, fit, models, folds[0], nuisances)
+        nuisances = models(rows.X, of_outcome, of_policy, n_jobs=n_jobs)
+        return cls(rows, likelihood, fit, models, of_outcome, nuisances)
 
     def fits(self, rows: LabelledRows) -> bool:
         """Tell whether these are the rows that were fitted, whatever numbers stand for words."""
@@ -316,27 +327,3 @@ class CrossFit:
         numbers = X if self.encode is None or given is None else self.encode(given)
         of_policy = fold % len(self.models.policies)
         return self.models(numbers, fold, of_policy, n_jobs=n_jobs), fold
-
-
-def folds_of_fits(
-    rows: LabelledRows, policies: tuple[FoldedPolicy, ...], fold: IntArray, rng: Rng
-) -> tuple[IntArray, IntArray]:
-    """Return the folds of the outcome's fits and of the policies' fits at all rows.
-
-    ``fold`` is that of each outcome row. A treatment row has a fold of the policies, an outcome row
-    one of the outcome. The other fold is dealt, as often as rows of the other kind have it: no fit
-    of that kind has seen the row. So both terms of a ratio average over the same estimates, and no
-    model is fitted for it.
-    """
-    n_policies = min(len(policy.without) for policy in policies)
-    of_outcome, of_policy = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
-    for k, policy in enumerate(policies):
-        treated = rows.at(TREATMENT, k)
-        outcome = rows.at(OUTCOME, k)
-        of_policy[treated] = policy.fold % n_policies
-        of_policy[outcome] = rng.permutation(
-            np.resize(of_policy[treated], len(outcome))
-        )
-        of_outcome[treated] = rng.permutation(np.resize(fold, len(treated)))
-    of_outcome[rows.of_kind(OUTCOME)] = fold
-    return of_outcome, of_policy

@@ -14,7 +14,7 @@ from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined._validation import KINDS, TREATMENT
 from unjoined.data.fold import Additive
-from unjoined.data.rows import LabelledRows
+from unjoined.data.rows import MOST_UNITS, LabelledRows
 from unjoined.model.basis import Scaling
 
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
@@ -247,9 +247,18 @@ def sum_policies(
         total.add(k, rows.X[at], scaling, rows.label[at], rows.weight[at])
         return total
 
-    return reduce(
+    total = reduce(
         add, over_pieces(sums, pieces, n_jobs), PolicySums.zero(d, len(cells), q)
     )
+    if rows.unit is not None:  # products of sums of draws, as rows of one go together
+        for k, at in enumerate(cells):
+            D = np.empty((q, len(at)))
+            _write_design(rows.X[at], scaling, D)
+            D *= rows.weight[at] * rows.label[at]
+            unit = rows.unit[at]
+            draws = np.array([np.bincount(unit, row, MOST_UNITS) for row in D])
+            total.square[k] = draws @ draws.T
+    return total
 
 
 def n_functions(n: int, d: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from unjoined._validation import KINDS, OutcomeCoding
 from unjoined.data.dask import DaskSource
 from unjoined.data.fold import Checkpoint, Work, fold, fold_partitions, rows_digest
-from unjoined.data.rows import LabelledRows, NumberedRows
+from unjoined.data.rows import LabelledRows, NumberedRows, unit_of_clusters
 from unjoined.data.sources import ChunkSource
 from unjoined.errors import LabelError, TableError
 from unjoined.model.census import Census, census_of_rows, deal_groups, take_census
@@ -111,7 +111,9 @@ def _sum_chunk(
     """Return the sums of one chunk."""
     plan, census = shared
     rows = inner_rows(in_cells(chunk, plan.populations, census), plan.coding, census)
-    found = plan.sums(rows, deal_groups(chunk.number, plan.n_groups), n_jobs=n_jobs)
+    found = plan.sums(
+        rows, deal_groups(chunk.number, plan.n_groups, chunk.cluster), n_jobs=n_jobs
+    )
     return found.sums, found.policy  # without the plan, which need not travel back
 
 
@@ -154,4 +156,12 @@ def inner_rows(
                 f"{coding.offset - coding.scale:g} or {coding.offset + coding.scale:g}."
             )
     label = np.where(rows.is_outcome, coding.encode(raw), census.treatment(raw))
-    return LabelledRows(rows.X, label, rows.cell, rows.weight, rows.names, coding)
+    return LabelledRows(
+        rows.X,
+        label,
+        rows.cell,
+        rows.weight,
+        rows.names,
+        coding,
+        cluster=None if rows.cluster is None else unit_of_clusters(rows.cluster),
+    )

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from unjoined._typing import Array, IntArray
+from unjoined.data.rows import deal_rows
 from unjoined.model.basis import Scaling
 from unjoined.model.regressors import (
     cross_fit_additive_means,
-    deal_rows,
     fit_weighted,
     seeded_clone,
 )

@@ -98,7 +98,7 @@ class AdditiveMean:
 
 
 def _coded(
-    X: Array, label: Array, weight: Array
+    X: Array, label: Array, weight: Array, unit: IntArray | None = None
 ) -> tuple[ModelRows, Family, float, float]:
     """Return rows of one label, which must vary, with its law, offset and scale."""
     low = float(label.min())
@@ -111,7 +111,7 @@ def _coded(
         offset = float(np.average(label, weights=weight))
         scale = float(np.sqrt(np.average((label - offset) ** 2, weights=weight)))
     rows = ModelRows.of_weights(
-        X, (label - offset) / scale, np.zeros(len(label)), weight
+        X, (label - offset) / scale, np.zeros(len(label)), weight, unit
     )
     return rows, family, offset, scale
 
@@ -120,18 +120,16 @@ def hold_out_mean(
     X: Array,
     label: Array,
     weight: Array,
+    fold: IntArray,
     *,
     n_jobs: int | None,
-    rng: Rng,
     categorical: tuple[int, ...] = (),
-) -> tuple[HeldOutSpecifications, IntArray]:
-    """Weigh the forms of the mean of one label, which must vary; also return the folds."""
+) -> HeldOutSpecifications:
+    """Weigh the forms of the mean of one label, which must vary."""
     rows, family, _, _ = _coded(X, label, weight)
-    fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
-    held = hold_out_specifications(
+    return hold_out_specifications(
         rows, family, MEAN_SPECIFICATIONS, fold, categorical=categorical, n_jobs=n_jobs
     )
-    return held, fold
 
 
 def cross_fit_additive_means(
@@ -154,23 +152,6 @@ def cross_fit_additive_means(
     return [
         AdditiveMean(held.without(j), offset, scale, is_binary) for j in range(n_folds)
     ]
-
-
-def deal_rows(n: int, n_folds: int, rng: Rng) -> IntArray:
-    """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
-    return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
-
-
-def deal(cell: IntArray, n_folds: int, rng: Rng) -> IntArray:
-    """Deal the rows of each cell evenly into folds, at most as many as there are rows."""
-    fold = np.empty(len(cell), dtype=np.int64)
-    names = np.unique(cell)
-    if len(names) == len(cell):  # a fold of all of them would leave nothing to fit
-        return np.arange(len(cell)) % n_folds
-    for k in names:
-        at = np.flatnonzero(cell == k)
-        fold[at] = deal_rows(len(at), min(n_folds, len(at)), rng)
-    return fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +238,7 @@ def fit_policies(
     rows: LabelledRows,
     model: Any,
     *,
-    fold: IntArray | None = None,
+    fold: IntArray,
     rng: Rng,
     n_jobs: int | None = None,
     categorical: tuple[int, ...] = (),
@@ -265,7 +246,7 @@ def fit_policies(
     """Fit each population's probability of treatment to its treatment rows, ``X`` at ``rows``.
 
     By additive models, in which some columns are codes of categories, or by clones of ``model``,
-    which come without fits to folds. ``fold`` is that of each row, dealt if it is not given.
+    which come without fits to folds. ``fold`` is that of each row.
     """
     policies = []
     for k in range(len(rows.names)):
@@ -273,20 +254,15 @@ def fit_policies(
         propensity = 0.5 + 0.5 * rows.label[at]
         weight = rows.weight[at]
         if propensity.min() == propensity.max():
-            known = np.arange(len(at)) % MEAN_FOLDS if fold is None else fold[at]
-            policies.append(FoldedPolicy.constant(float(propensity[0]), known))
+            policies.append(FoldedPolicy.constant(float(propensity[0]), fold[at]))
         elif model is None:
-            one, family, _, _ = _coded(X[at], propensity, weight)
-            own = (
-                deal_rows(len(at), min(MEAN_FOLDS, len(at)), rng)
-                if fold is None
-                else fold[at]
-            )
+            unit = None if rows.unit is None else rows.unit[at]
+            one, family, _, _ = _coded(X[at], propensity, weight, unit)
             found = average_specifications(
                 one,
                 family,
                 MEAN_SPECIFICATIONS,
-                own,
+                fold[at],
                 categorical=categorical,
                 n_jobs=n_jobs,
                 rng=rng,
@@ -335,7 +311,7 @@ def cross_fit(
     """
     check_folds(rows, n_folds, (OUTCOME, TREATMENT))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    fold = deal_evaluation_folds(rows, n_folds, rng)
+    fold = rows.deal(n_folds, rng)
 
     def mean(kind: str, k: int, model: Any) -> Array:
         # Models that are given keep their seed over the folds.
@@ -353,24 +329,12 @@ def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
     check_folds(rows, n_folds, (TREATMENT,))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     rng = check_random_state(0)
-    fold = deal_evaluation_folds(rows, n_folds, rng)
+    fold = rows.deal(n_folds, rng)
     first, second = (
         cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold, rng)
         for k in (0, 1)
     )
     return (first - second) / 2.0
-
-
-def deal_evaluation_folds(rows: LabelledRows, n_folds: int, rng: Rng) -> IntArray:
-    """Deal the rows of every cell evenly into folds.
-
-    Outcome rows are dealt into the same folds as treatment rows, so that both terms of a risk
-    average over the same estimates.
-    """
-    fold = np.empty(len(rows.label), dtype=np.int64)
-    for cell in rows.all_cells():
-        fold[cell] = deal_rows(len(cell), n_folds, rng)
-    return fold
 
 
 def cross_fitted_mean(

@@ -122,17 +122,28 @@ class ModelRows:
         Array  # (n,) probability of treatment, or its distance from the mean policy
     )
     weight: Array  # (n,) adding up to the number of rows of equal weight that are worth as much
+    unit: IntArray | None = (
+        None  # (n,) the draw that a row belongs to, None if it is one
+    )
 
     @classmethod
     def of_weights(
-        cls, X: Array, y: Array, exposure: Array, weight: Array
+        cls,
+        X: Array,
+        y: Array,
+        exposure: Array,
+        weight: Array,
+        unit: IntArray | None = None,
     ) -> ModelRows:
         """Return rows whose weights have any scale."""
-        return cls(X, y, exposure, weight * (weight.sum() / np.sum(weight**2)))
+        return cls(X, y, exposure, weight * (weight.sum() / np.sum(weight**2)), unit)
 
     def take(self, at: IntArray) -> ModelRows:
         """Return some of the rows."""
-        return ModelRows(self.X[at], self.y[at], self.exposure[at], self.weight[at])
+        unit = None if self.unit is None else self.unit[at]
+        return ModelRows(
+            self.X[at], self.y[at], self.exposure[at], self.weight[at], unit
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +168,12 @@ class Member:
         return cls(weight, specification, fit.family, base, effect)
 
 
+def _error_of_sum(values: Array, unit: IntArray) -> float:
+    """Return the standard error of a sum over rows that belong to the draws named."""
+    sums = np.bincount(unit, values - values.mean())
+    return float(np.sqrt(sums @ sums))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SpecificationTable:
     """Every form that was tried, the likeliest first.
@@ -173,14 +190,25 @@ class SpecificationTable:
     weight: Array  # in the average
 
     @classmethod
-    def of_losses(cls, losses: dict[str, Array]) -> SpecificationTable:
-        """Weigh the forms by their losses, row by row."""
+    def of_losses(
+        cls, losses: dict[str, Array], unit: IntArray | None = None
+    ) -> SpecificationTable:
+        """Weigh the forms by their losses, row by row.
+
+        Rows that depend on each other say the same more than once: differences are divided by the
+        design effect, by how much more sums of draws vary than those of as many single rows.
+        """
         total = {name: float(loss.sum()) for name, loss in losses.items()}
         order = sorted(total, key=lambda name: total[name])
         gaps = [losses[name] - losses[order[0]] for name in order]
         difference = np.array([gap.sum() for gap in gaps])
         error = np.array([np.sqrt(len(gap)) * gap.std() for gap in gaps])
-        weight = np.exp(-difference / NATS)
+        effect = 1.0
+        if unit is not None:
+            alone = error
+            error = np.array([_error_of_sum(gap, unit) for gap in gaps])
+            effect = max(float(error @ error / max(alone @ alone, 1e-300)), 1.0)
+        weight = np.exp(-difference / (effect * NATS))
         weight /= weight.sum()
         weight[weight < LEAST_WEIGHT] = 0.0
         loss = np.array([total[name] for name in order])
