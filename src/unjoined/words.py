@@ -222,6 +222,7 @@ def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
         if strength.is_weak
         else f"The policies differ by about {gap}, which the rows can tell{by}."
     )
+    words = " ".join(filter(None, [words, clusters_in_words(strength)]))
     if contrast is None:
         return words
     one, other = (
@@ -233,6 +234,16 @@ def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
         for side in (1, -1)
     )
     return f"{words} Held against each other: {one} and {other}."
+
+
+def clusters_in_words(strength: Any) -> str:
+    """Say what depends on what, and how much that costs; nothing if rows are independent."""
+    if strength.n_clusters is None:
+        return ""
+    words = f"Rows are in {strength.n_clusters:,} clusters, and errors allow for it"
+    if strength.design_effect is None:
+        return f"{words}."
+    return f"{words}: the variance is {strength.design_effect:.1f} times that of as many people."
 
 
 def untested_in_words(populations: Sequence[Any]) -> str:

@@ -267,3 +267,20 @@ def test_hidden_and_foreign_files_are_not_tables(capsys, tmp_path):
     write(tmp_path / ".cache" / "outcomes_east.csv", tables["outcomes", "north"])
     (tmp_path / "readme.txt").write_text("a,b\n1,2\n")
     assert guessed(capsys, tmp_path)["outcomes"]["north"] == "outcomes_north.csv"
+
+
+def test_ids_that_repeat_in_a_table_are_clusters(capsys, tmp_path):
+    """Four rows of each customer, whose number would pass for an amount or a category."""
+    for (kind, region), frame in frames(rows=240)[0].items():
+        frame["id"] = 1000 + np.arange(240) // 4
+        write(tmp_path / f"{kind}_{region}.csv", frame)
+    settings = guessed(capsys, tmp_path)
+    assert settings["cluster"] == "id"
+    settings = tmp_path / "unjoined.toml"
+    _, said, _ = run(capsys, "check", "--config", settings)
+    assert "Rows are in 60 clusters" in said
+    text = settings.read_text("utf-8").replace('cluster = "id"\n', "")
+    settings.write_text(text, "utf-8")
+    _, said, _ = run(capsys, "check", "--config", settings)
+    assert "Rows are in" not in said
+    assert "'id' is the same in about 4.0 rows" in " ".join(said.split())

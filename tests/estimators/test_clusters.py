@@ -251,3 +251,16 @@ def test_bad_clusters_get_a_sentence(data):
         SeparateLabels(**given | {"cluster": [1, 2, 3]})
     with pytest.raises(InputError, match="clusters of the smallest table"):
         list(CellKFold(31).split(**given))
+
+
+def test_the_design_effect_is_said(data, model):
+    """Rows of a customer have one treatment and half of their noise in common."""
+    found = model.identification_
+    assert found.n_clusters == 120
+    assert 1.5 < found.design_effect < 4.5  # at most four copies, but for chance
+    words = "Rows are in 120 clusters, and errors allow for it: the variance is "
+    words += f"{found.design_effect:.1f} times that of as many people."
+    assert words in model.summary()
+    assert words in str(diagnose(data, crossfit=model.crossfit_))
+    other = MinMaxUplift(random_state=0).fit(data)
+    assert "Rows are in 120 clusters" in other.summary()

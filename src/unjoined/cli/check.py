@@ -12,6 +12,7 @@ from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
     Categories,
+    Cluster,
     Features,
     Ignore,
     Outcome,
@@ -60,6 +61,7 @@ def check(
     ignore: Ignore = None,
     categories: Categories = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     treated: Treated = None,
     target: Annotated[
         str | None,
@@ -84,6 +86,7 @@ def check(
         ignore,
         categories,
         weight,
+        cluster,
         treated,
     )
     tables.require("check needs {}.")
@@ -137,6 +140,7 @@ def plan_study(
     ignore: Ignore = None,
     categories: Categories = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     treated: Treated = None,
     gap: Annotated[
         float | None,
@@ -203,6 +207,7 @@ def plan_study(
         ignore,
         categories,
         weight,
+        cluster,
         treated,
     )
     data: Any

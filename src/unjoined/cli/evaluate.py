@@ -14,6 +14,7 @@ from unjoined.cli.options import (
     AsJson,
     Categories,
     Chunks,
+    Cluster,
     Features,
     Ignore,
     Outcome,
@@ -51,6 +52,7 @@ def evaluate(
     ignore: Ignore = None,
     categories: Categories = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     treated: Treated = None,
     model: Annotated[
         Path | None,
@@ -102,6 +104,7 @@ def evaluate(
         ignore,
         categories,
         weight,
+        cluster,
         treated,
     )
     tables.require("evaluate needs {}.")

@@ -18,6 +18,7 @@ from unjoined.cli.options import (
     Categories,
     Checkpoint,
     Chunks,
+    Cluster,
     Features,
     Force,
     Ignore,
@@ -94,6 +95,7 @@ def fit(
     ignore: Ignore = None,
     categories: Categories = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     treated: Treated = None,
     estimator: Annotated[
         str,
@@ -132,6 +134,7 @@ def fit(
         ignore,
         categories,
         weight,
+        cluster,
         treated,
     )
     inputs = tables.paths + ([] if moments is None else [("--moments", moments)])

@@ -21,6 +21,7 @@ from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, print_json
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.queries import SqlQuery, database_tables, is_query
+from unjoined.data.survey import shared_by
 from unjoined.data.tables import scan_table
 from unjoined.data.write import replace_file
 from unjoined.errors import LabelError, TableError
@@ -115,6 +116,10 @@ def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
     else:
         lines.append(
             f"Populations by the names of tables: {', '.join(settings['outcomes'])}."
+        )
+    if "cluster" in settings:
+        lines.append(
+            f"Rows of the same {settings['cluster']!r} depend on each other: they are a cluster."
         )
     if "table" in settings:
         lines.append(f"People to score: {settings['table']}, which has no label.")
@@ -302,6 +307,11 @@ def make_guess(
     order = ("outcomes", "treatments", "outcome", "treatment", "population")
     settings = {name: settings[name] for name in order if name in settings}
     settings |= {"treated": list(treated)} if treated else {}
+    if shared := _shared(
+        [heads[file] for file in (*with_outcome, *with_treatment)],
+        {outcome, treatment, population},
+    ):
+        settings["cluster"] = shared
     if person is not None:
         settings["table"] = person
         if keep := _identifier(heads[person]):
@@ -504,6 +514,19 @@ def _differing(words: list[list[str]]) -> list[str]:
     common = set.intersection(*map(set, words)) if words else set()
     left = ["_".join(word for word in name if word not in common) for name in words]
     return left if len({*left}) == len(words) and all(left) else []
+
+
+def _shared(heads: list[Frame], taken: set[Any]) -> str | None:
+    """Return a column of all tables whose ids come up several times in one of them."""
+    for name in heads[0].column_names:
+        if name in taken or any(name not in head.column_names for head in heads):
+            continue
+        for head in heads:
+            column = head.column(name).combine_chunks().dictionary_encode()
+            codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            if shared_by(name, codes) is not None:
+                return str(name)
+    return None
 
 
 def _identifier(head: Frame) -> str | None:

@@ -50,6 +50,7 @@ class Tables:
         ignore: str | None = None,
         categories: str | None = None,
         weight: str | None = None,
+        cluster: str | None = None,
         treated: Sequence[str] | None = None,
     ) -> None:
         """Check what can be checked before a table is read."""
@@ -61,6 +62,7 @@ class Tables:
             "--treatment": treatment,
             "--population": population,
             "--weight": weight,
+            "--cluster": cluster,
         }
         self.features = split_names(
             "--features", features
@@ -167,6 +169,7 @@ class Tables:
             population=self.population,
             treated=self.treated,
             sample_weight=self.columns["--weight"],
+            cluster=self.columns["--cluster"],
             features=features,
             ignore=self.ignored,
             categories=self.categories,
@@ -177,7 +180,7 @@ class Tables:
     def _check_columns(self, *, has_features: bool) -> None:
         meaning: dict[str, str] = {}
         for option, name in self.columns.items():
-            if name == "" and option in ("--population", "--weight"):
+            if name == "" and option in ("--population", "--weight", "--cluster"):
                 raise TableError(f"{option} is empty. Name a column, or leave it out.")
             if name and name in meaning:
                 raise TableError(
@@ -192,7 +195,7 @@ class Tables:
         if taken := [name for name in self.features if name in meaning]:
             raise TableError(
                 f"--features names {taken[0]!r}, which is the column of {meaning[taken[0]]}. A "
-                "label, weight or population cannot be a feature."
+                "label, weight, cluster or population cannot be a feature."
             )
         if has_features and set(self.features) <= set(self.ignored):
             raise TableError(

@@ -71,6 +71,14 @@ Categories = Annotated[
         help="Columns of codes, such as store numbers, not amounts; comma-separated.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="COLUMN",
+        help="Column with the household, store or customer that several rows share.",
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option("--weight", metavar="COLUMN", help="Column with row weights."),

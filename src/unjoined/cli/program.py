@@ -175,7 +175,7 @@ Config = Annotated[
 
 # What may stand above all sections, for every command that has such an option.
 TABLES = ("outcomes", "treatments")
-LABELS = ("outcome", "treatment", "population", "weight", "treated")
+LABELS = ("outcome", "treatment", "population", "weight", "cluster", "treated")
 COLUMNS = (*LABELS, "features", "ignore", "categories")
 LISTS = ("--features", "--ignore", "--categories", "--keep")
 PEOPLE = ("table", "target")

@@ -25,6 +25,7 @@ from unjoined.cli.options import (
     AsJson,
     Budget,
     Categories,
+    Cluster,
     Cost,
     DespiteRed,
     Features,
@@ -79,6 +80,7 @@ def report(
     ignore: Ignore = None,
     categories: Categories = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     treated: Treated = None,
     unit: Annotated[
         str | None,
@@ -137,6 +139,7 @@ def report(
         ignore,
         categories,
         weight,
+        cluster,
         treated,
     )
     tables.require("report needs {}.")

@@ -11,6 +11,7 @@ from unjoined.cli.inputs import SUMS, Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
     Checkpoint,
+    Cluster,
     Force,
     Outcome,
     Outcomes,
@@ -108,6 +109,7 @@ def aggregate(
     treatment: Treatment = "",
     population: Population = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     treated: Treated = None,
     min_count: Annotated[
         int, typer.Option("--min-count", min=2, help="Fewest effective rows to a sum.")
@@ -130,6 +132,7 @@ def aggregate(
         treatment,
         population,
         weight=weight,
+        cluster=cluster,
         treated=treated,
     )
     tables.check_party()

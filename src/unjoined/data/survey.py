@@ -29,6 +29,7 @@ from unjoined.data.columns import (
     Settled,
     column_names,
     fewest_rows,
+    names_codes,
 )
 from unjoined.data.looks import (
     FEW_VALUES,
@@ -55,6 +56,12 @@ INDEX_NAME = re.compile(r"(Unnamed: \d+|__index_level_\d+__)$")
 ID_NAME = re.compile(
     r"(?i:(.*[ _.-])?(id|uuid|guid|rowid|row[ _]?n(r|um|umber)|key|index))$|.*[a-z]I[dD]$"
 )
+WHO_NAME = re.compile(
+    r"(?i)(.*[ _.-])?(customer|client|user|household|house|family|person|patient|member|visitor|"
+    r"subscriber|account|employee|student|pupil|kunden?|haushalt|familie|person|patient|nutzer)"
+    r"([ _.-]?(id|nr|no|num|number|key|code|nummer))?$"
+)
+FEWEST_NAMES = 10  # that are in several rows
 WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
 FEW_ROWS = 0.2  # the share of the rows that frequent categories must have
 SMOOTH = 6  # parameters of a curve and its ends
@@ -88,6 +95,7 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
     if as_what.doubt and not few:
         return as_what.doubt
     rules: tuple[Callable[..., str | None], ...] = (
+        _is_shared,
         _is_id,
         _disjoint,
         _is_label,
@@ -216,6 +224,36 @@ def _is_id(
     if all(by_name or _is_sorted(c) or _unique_by_design(c) for c in numbers):
         return "is a whole number that differs in nearly every row, as ids and row numbers do"
     return None
+
+
+def _is_shared(
+    name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks
+) -> str | None:
+    """Find that ids come up several times in a table: rows of one person, or of one household."""
+    for look in cells.values():
+        if look.n >= FEWEST and (times := shared_by(name, look.head.as_text().values)):
+            return (
+                f"is the same in about {times:.1f} rows of {look.title} each. Rows of one "
+                "household or customer depend on each other, and intervals are too narrow unless "
+                "cluster (--cluster) names the column"
+            )
+    return None
+
+
+def shared_by(name: str, codes: Any) -> float | None:
+    """Return in how many rows each id of a column is, None if it holds none or all are different.
+
+    ``codes`` (n,) are whole numbers, one for each id, negative where there is none.
+    """
+    is_id = ID_NAME.match(str(name)) or WHO_NAME.match(str(name))
+    if not is_id or names_codes(
+        str(name)
+    ):  # stores and regions say something of people
+        return None
+    known = codes[codes >= 0]
+    times = len(known) / max(len(np.unique(known)), 1)
+    enough = len(known) >= FEWEST_NAMES * times
+    return times if times >= 1.5 and enough else None
 
 
 def _is_scattered(

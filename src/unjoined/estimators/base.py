@@ -47,7 +47,7 @@ from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import Estimate, critical_value
 from unjoined.evaluate.scores import weighted_risk
 from unjoined.evaluate.strength import IdentificationStrength, strength_of, warn_if_weak
-from unjoined.evaluate.terms import average_effect, evaluation_of
+from unjoined.evaluate.terms import average_effect, evaluation_of, linear_evaluation
 from unjoined.evaluate.verdict import Verdict, verdict_of_fit
 from unjoined.model.basis import Scaling
 from unjoined.model.census import Census
@@ -344,9 +344,14 @@ class UpliftEstimator(BaseEstimator, ABC):
         """Warn of policies that are hardly different, and become fitted."""
         strength = strength.measured_by(getattr(self, "average_effect_", None))
         crossfit = getattr(self, "crossfit_", None)
+        own = None
         if crossfit is not None:  # as a diagnosis of the same rows says it
             own = evaluation_of(crossfit.rows, crossfit.fold, crossfit.nuisances)
             strength = replace(strength, strength=max(own.gap_in_errors(), 0.0) ** 2)
+        elif isinstance(rows, LabelledRows) and rows.cluster is not None:
+            own = linear_evaluation(rows)
+        if own is not None:
+            strength = replace(strength, design_effect=own.design_effect())
         warn_if_weak(strength, stacklevel=stacklevel + 1)
         names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
         doubts = []

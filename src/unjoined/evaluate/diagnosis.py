@@ -65,6 +65,7 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
+from unjoined.words import clusters_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -232,6 +233,8 @@ class Diagnosis(Shown):
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
             "times the standard error of the best-known one.",
         ]
+        if clusters := clusters_in_words(self.identification):
+            lines.append(clusters)
         if np.isfinite(self.implied_outside):
             lines.append(
                 f"Implied means: for {self.implied_outside:.0%} of outcome rows the mean outcome "
@@ -502,6 +505,9 @@ def diagnose(
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(
             diagnosis,
+            identification=replace(
+                diagnosis.identification, design_effect=own.design_effect()
+            ),
             gap=_gap(own),
             strength=max(z, 0.0) ** 2,
             regions=regions.leaves,

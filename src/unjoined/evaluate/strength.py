@@ -55,6 +55,8 @@ class IdentificationStrength:
     strength: float | None = (
         None  # of the average's denominator, its square over its variance
     )
+    n_clusters: int | None = None  # in which rows depend on each other
+    design_effect: float | None = None  # on the variance of the average
 
     @property
     def is_weak(self) -> bool:
@@ -154,7 +156,10 @@ def strength_of(
 ) -> IdentificationStrength:
     """Measure the strength from checked rows of two populations or more."""
     policy = sum_policies(rows, n_jobs=n_jobs)
-    return strength_of_sums(policy, rows.names, rows.X.shape[1])
+    strength = strength_of_sums(policy, rows.names, rows.X.shape[1])
+    if rows.cluster is None:
+        return strength
+    return replace(strength, n_clusters=len(np.unique(rows.cluster)))
 
 
 def strength_of_sums(

@@ -317,6 +317,18 @@ class EvaluationRows:
         D, V = self.total_given_target(self.aim * square + reach * self.residual, reach)
         return float(D / np.sqrt(V)) if V > 0.0 else 0.0
 
+    def average(self) -> Estimate:
+        """Return the average uplift, as `where_it_shows` measures it over all people."""
+        everyone = np.zeros(len(self.cell), dtype=np.int64)
+        return self.where_it_shows(everyone, 1).average()
+
+    def design_effect(self) -> float | None:
+        """Return how much more the average varies than if no row depended on another."""
+        if self.unit is None:
+            return None
+        alone = replace(self, unit=None).average().standard_error
+        return (self.average().standard_error / alone) ** 2
+
     def where_it_shows(self, place: IntArray, n_groups: int) -> RatioTerms:
         """Return the two numbers of each row, measured by the squared gap within each group.
 
@@ -457,11 +469,13 @@ def average_effect(rows: LabelledRows) -> Estimate:
     The ratio form with nuisances that are fitted by ridge regression without each fold. It is
     centred on the truth whatever they are. Costs O(n d^2).
     """
-    rng = Rng(0)  # the same rows give the same number, whatever the estimator
-    fold = rows.deal(N_FOLDS, rng)
-    evaluation = evaluation_of(rows, fold, cross_fit_linear(rows, fold))
-    everyone = np.zeros(len(rows), dtype=np.int64)
-    return evaluation.where_it_shows(everyone, 1).average()
+    return linear_evaluation(rows).average()
+
+
+def linear_evaluation(rows: LabelledRows) -> EvaluationRows:
+    """Return rows with nuisances that are fitted by ridge regression without each fold."""
+    fold = rows.deal(N_FOLDS, Rng(0))  # the same for all estimators
+    return evaluation_of(rows, fold, cross_fit_linear(rows, fold))
 
 
 def labelled_part(
