@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,10 +24,17 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined.errors import InputError, LabelError, TableError, mask_secrets
+from unjoined.errors import (
+    InputError,
+    LabelError,
+    TableError,
+    UnjoinedWarning,
+    mask_secrets,
+)
 
 # Fits take features and outcomes up to this size: squares of squares still add up, and single
 # precision can hold it. What is beyond, as a rule, stands for a missing value.
+MANY = 3.0  # mean of whole numbers that are rather counts than weights
 LARGEST = 1e30
 SMALLEST = 1e-30  # differences of outcomes, for the same reasons
 _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
@@ -808,6 +816,44 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
             f"in {int(bad.sum())} of {n} rows. Give rows that should not count the weight 0."
         )
     return weight
+
+
+def warn_of_counts(sample_weight: ArrayLike | None, *, stacklevel: int) -> None:
+    """Warn of weights that are rather numbers of people."""
+    if sample_weight is None:
+        return
+    weight: Array = np.asarray(sample_weight, dtype=np.float64)
+    if not weight.size or (weight % 1.0).any() or np.ptp(weight) == 0.0:
+        return
+    if weight.max() > LARGEST:
+        return
+    if (mean := float(weight.mean())) >= MANY:
+        warnings.warn(
+            f"sample_weight is a whole number in all {weight.size:,} rows, {mean:,.1f} on average. "
+            "If a row stands for so many people, give them as count: errors take a weight for how "
+            "much one person matters.",
+            UnjoinedWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def check_people(count: ArrayLike | None, n: int) -> Array | None:
+    """Return how many people each row stands for, None if every row is a person."""
+    if count is None:
+        return None
+    check_number_type("count", count, LabelError)
+    people: Array = np.asarray(count, dtype=np.float64)
+    if people.ndim != 1:
+        raise InputError(f"count must be one-dimensional, got shape {people.shape}.")
+    check_length("count", people, n)
+    bad = ~np.isfinite(people) | (people < 0.0) | (people % 1.0 != 0.0)
+    if bad.any():
+        raise LabelError(
+            f"count must be a whole number of people, got {shown(people[bad].tolist())} in "
+            f"{int(bad.sum())} of {n} rows. A cell that was suppressed has no count: leave it out. "
+            "What only says how much a row matters is a sample_weight."
+        )
+    return people
 
 
 def check_cluster(cluster: ArrayLike | None, n: int) -> IntArray | None:

@@ -13,7 +13,7 @@ from unjoined.data.rows import label_rows
 from unjoined.errors import InputError, LabelError, UnjoinedWarning
 from unjoined.evaluate import diagnose, evaluate_uplift
 from unjoined.evaluate.terms import Sums
-from unjoined.model.specifications import SpecificationTable
+from unjoined.model.specifications import ModelRows, SpecificationTable
 
 
 def columns(customers=30, rows=4, seed=0, shared=False):
@@ -171,7 +171,10 @@ def test_forms_are_weighed_by_draws():
     }
     once = SpecificationTable.of_losses(losses)
     copied = {name: np.repeat(loss, 4) for name, loss in losses.items()}
-    table = SpecificationTable.of_losses(copied, np.repeat(np.arange(200), 4))
+    nothing = np.zeros(800)
+    unit = np.repeat(np.arange(200), 4)
+    rows = ModelRows(nothing[:, None], nothing, nothing, nothing + 1.0, unit)
+    table = SpecificationTable.of_losses(copied, rows)
     np.testing.assert_allclose(table.weight, once.weight, rtol=1e-9)
     np.testing.assert_allclose(table.standard_error, 4.0 * once.standard_error)
 

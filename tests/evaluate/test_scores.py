@@ -191,10 +191,11 @@ def test_whole_weights_equal_repeated_rows(name, data, f):
     weight = np.random.default_rng(0).integers(0, 3, data.n_rows)
     take = np.repeat(np.arange(data.n_rows), weight)
     problem = spend_problem()
-    rows, used = labelled_rows(**dict(data), sample_weight=weight)
+    rows, given = labelled_rows(**dict(data), sample_weight=weight)
+    used = given.is_used
     true = true_rows(problem, data).nuisances
     once = HeldOutRows(
-        rows, Nuisances(true.policies[used], true.outcome_mean[used]), used
+        rows, Nuisances(true.policies[used], true.outcome_mean[used]), given
     )
     twice = true_rows(problem, data.take(take))
     assert once.score(f, name) == pytest.approx(twice.score(f[take], name), rel=1e-10)

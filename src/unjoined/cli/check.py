@@ -13,6 +13,7 @@ from unjoined.cli.options import (
     AsJson,
     Categories,
     Cluster,
+    Count,
     Features,
     Ignore,
     Outcome,
@@ -62,6 +63,7 @@ def check(
     categories: Categories = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     target: Annotated[
         str | None,
@@ -87,6 +89,7 @@ def check(
         categories,
         weight,
         cluster,
+        count,
         treated,
     )
     tables.require("check needs {}.")
@@ -141,6 +144,7 @@ def plan_study(
     categories: Categories = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     gap: Annotated[
         float | None,
@@ -208,6 +212,7 @@ def plan_study(
         categories,
         weight,
         cluster,
+        count,
         treated,
     )
     data: Any

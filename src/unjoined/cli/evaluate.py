@@ -15,6 +15,7 @@ from unjoined.cli.options import (
     Categories,
     Chunks,
     Cluster,
+    Count,
     Features,
     Ignore,
     Outcome,
@@ -53,6 +54,7 @@ def evaluate(
     categories: Categories = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     model: Annotated[
         Path | None,
@@ -105,6 +107,7 @@ def evaluate(
         categories,
         weight,
         cluster,
+        count,
         treated,
     )
     tables.require("evaluate needs {}.")

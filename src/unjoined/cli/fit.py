@@ -19,6 +19,7 @@ from unjoined.cli.options import (
     Checkpoint,
     Chunks,
     Cluster,
+    Count,
     Features,
     Force,
     Ignore,
@@ -96,6 +97,7 @@ def fit(
     categories: Categories = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     estimator: Annotated[
         str,
@@ -135,6 +137,7 @@ def fit(
         categories,
         weight,
         cluster,
+        count,
         treated,
     )
     inputs = tables.paths + ([] if moments is None else [("--moments", moments)])

@@ -51,6 +51,7 @@ class Tables:
         categories: str | None = None,
         weight: str | None = None,
         cluster: str | None = None,
+        count: str | None = None,
         treated: Sequence[str] | None = None,
     ) -> None:
         """Check what can be checked before a table is read."""
@@ -63,6 +64,7 @@ class Tables:
             "--population": population,
             "--weight": weight,
             "--cluster": cluster,
+            "--count": count,
         }
         self.features = split_names(
             "--features", features
@@ -170,6 +172,7 @@ class Tables:
             treated=self.treated,
             sample_weight=self.columns["--weight"],
             cluster=self.columns["--cluster"],
+            count=self.columns["--count"],
             features=features,
             ignore=self.ignored,
             categories=self.categories,
@@ -180,7 +183,7 @@ class Tables:
     def _check_columns(self, *, has_features: bool) -> None:
         meaning: dict[str, str] = {}
         for option, name in self.columns.items():
-            if name == "" and option in ("--population", "--weight", "--cluster"):
+            if name == "" and option not in ("--outcome", "--treatment"):
                 raise TableError(f"{option} is empty. Name a column, or leave it out.")
             if name and name in meaning:
                 raise TableError(
@@ -195,7 +198,7 @@ class Tables:
         if taken := [name for name in self.features if name in meaning]:
             raise TableError(
                 f"--features names {taken[0]!r}, which is the column of {meaning[taken[0]]}. A "
-                "label, weight, cluster or population cannot be a feature."
+                "label, weight, cluster, count or population cannot be a feature."
             )
         if has_features and set(self.features) <= set(self.ignored):
             raise TableError(

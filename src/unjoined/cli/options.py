@@ -79,6 +79,14 @@ Cluster = Annotated[
         help="Column with the household, store or customer that several rows share.",
     ),
 ]
+Count = Annotated[
+    str | None,
+    typer.Option(
+        "--count",
+        metavar="COLUMN",
+        help="Column with the number of people that a row stands for.",
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option("--weight", metavar="COLUMN", help="Column with row weights."),

@@ -175,7 +175,15 @@ Config = Annotated[
 
 # What may stand above all sections, for every command that has such an option.
 TABLES = ("outcomes", "treatments")
-LABELS = ("outcome", "treatment", "population", "weight", "cluster", "treated")
+LABELS = (
+    "outcome",
+    "treatment",
+    "population",
+    "weight",
+    "cluster",
+    "count",
+    "treated",
+)
 COLUMNS = (*LABELS, "features", "ignore", "categories")
 LISTS = ("--features", "--ignore", "--categories", "--keep")
 PEOPLE = ("table", "target")

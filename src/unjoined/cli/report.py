@@ -27,6 +27,7 @@ from unjoined.cli.options import (
     Categories,
     Cluster,
     Cost,
+    Count,
     DespiteRed,
     Features,
     Force,
@@ -81,6 +82,7 @@ def report(
     categories: Categories = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     unit: Annotated[
         str | None,
@@ -140,6 +142,7 @@ def report(
         categories,
         weight,
         cluster,
+        count,
         treated,
     )
     tables.require("report needs {}.")

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -33,6 +33,7 @@ from unjoined._validation import (
     check_labels,
     check_names,
     check_numeric_columns,
+    check_people,
     check_population,
     check_weight,
     did_you_mean,
@@ -285,6 +286,7 @@ class Columns(NamedTuple):
     population: str | None  # column of names, None if every table is of one population
     weight: str | None
     cluster: str | None
+    people: str | None  # how many a row stands for; labels may be shares of them
     features: tuple[str, ...] = ()
     encoder: TableEncoder | None = None  # None if all features are numbers
 
@@ -292,7 +294,7 @@ class Columns(NamedTuple):
         """Return the columns that are not features."""
         columns = [table.label, self.weight]
         if table.kind != TARGET:
-            columns += [self.population, self.cluster]
+            columns += [self.population, self.cluster, self.people]
         return [column for column in columns if column is not None]
 
     def check(self, table: Table, frame: nw.DataFrame[Any], origin: str) -> None:
@@ -341,7 +343,12 @@ class Columns(NamedTuple):
         cluster = None
         if self.cluster is not None and table.kind != TARGET:
             cluster = frame.get_column(self.cluster).to_numpy()
-        return make_chunk(matrix, label, cells, (weight, cluster), names, place)
+        chunk = make_chunk(matrix, label, cells, (weight, cluster), names, place)
+        if self.people is None or table.kind == TARGET:
+            return chunk
+        with place.named(len(frame)):
+            people = check_people(_column(frame, self.people, place), len(frame))
+        return replace(chunk, count=people)
 
 
 def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:

@@ -30,6 +30,7 @@ from unjoined._validation import (
     did_you_mean,
     population_name,
     shown,
+    warn_of_counts,
 )
 from unjoined.data.chunks import NotNumbersError, Place, Table, check_all_treated
 from unjoined.data.columns import (
@@ -51,6 +52,7 @@ from unjoined.data.rows import (
     number_matrix,
     rebuild_frame,
     separate_labels,
+    spread_shares,
 )
 from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource
 from unjoined.data.survey import check_categories, check_frame, check_named_columns
@@ -62,8 +64,12 @@ NO_MATRIX = (
     "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
     "sklearn.set_config(enable_metadata_routing=True)."
 )
-COLUMNS = ("X", "y", "treatment", "population", "sample_weight", "cluster")
+COLUMNS = ("X", "y", "treatment", "population", "sample_weight", "cluster", "count")
 NEEDED = COLUMNS[:4]
+NOT_STREAMED = (
+    "count was given with rows that are streamed. Tables of counts are small: read them with "
+    "stream=False."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class CellSummary:
 
     kind: str
     population: str
-    n_rows: int
+    n_rows: int  # people, if rows stand for several
     label_mean: float  # outcome units, or share treated; NaN for target rows
 
 
@@ -81,9 +87,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     One table with holes: ``y`` is NaN where a row has no outcome, ``treatment`` where it has no
     treatment, and both where it is of a person to be scored. It is checked once and frozen. In
-    memory it is a mapping of ``X``, ``y``, ``treatment``, ``population`` (and ``sample_weight`` and
-    ``cluster`` when given), so that ``model.fit(**data)`` is ``model.fit(data)``. Streamed, its
-    rows are read from where they are, as often as an estimator asks.
+    memory it is a mapping of ``X``, ``y``, ``treatment``, ``population`` (and ``sample_weight``,
+    ``cluster`` and ``count`` when given), so that ``model.fit(**data)`` is ``model.fit(data)``.
+    Streamed, its rows are read from where they are, as often as an estimator asks.
 
     Parameters
     ----------
@@ -106,6 +112,10 @@ class SeparateLabels(Mapping[str, Any]):
     cluster : array-like of shape (n_rows,), optional
         The household, store or customer that a row belongs to, if several rows share one: rows of
         a cluster depend on each other, in whatever tables they are. Numbers or text.
+    count : array-like of shape (n_rows,), optional
+        How many people a row stands for, as of a table that was grouped: whole numbers. All is as
+        if their rows were written out. A row may hold the share of its people who were treated, or
+        who have the larger of two outcomes, 0 and 1: it becomes two rows.
     stream : bool or int, default=False
         Whether to hand the rows out in pieces, and of how many rows, rather than to copy them.
 
@@ -151,6 +161,7 @@ class SeparateLabels(Mapping[str, Any]):
     population: NDArray[Any]
     sample_weight: Array | None
     cluster: NDArray[Any] | None
+    count: Array | None
     source: ChunkSource | DaskSource | None  # where streamed rows come from
     checked: Rows  # the same rows in memory, without features
 
@@ -162,11 +173,14 @@ class SeparateLabels(Mapping[str, Any]):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
         *,
         stream: bool | int = False,
     ) -> None:
-        columns = (X, y, treatment, population, sample_weight, cluster)
+        columns = (X, y, treatment, population, sample_weight, cluster, count)
         given = dict(zip(COLUMNS, columns, strict=True))
+        if count is not None and (stream or is_dask(X)):
+            raise InputError(NOT_STREAMED)
         if is_dask(X):
             self._set(source=DaskSource.of_arrays(given))
         elif stream:
@@ -174,7 +188,12 @@ class SeparateLabels(Mapping[str, Any]):
         else:
             own = own_features(X)
             n = len(own) if isinstance(own, np.ndarray) else len(nw.from_native(own))
+            if count is not None:
+                at, given = spread_shares(given, n)
+                own, n = take_rows(own, at), len(at)
             rows, names = check_rows(given, n)
+            if count is None:
+                warn_of_counts(sample_weight, stacklevel=2)
             self._freeze(own, rows, names, weighted=sample_weight is not None)
 
     @classmethod
@@ -199,6 +218,7 @@ class SeparateLabels(Mapping[str, Any]):
             "population": np.array(population),
             "sample_weight": np.array(rows.weight) if weighted else None,
             "cluster": rows.cluster,
+            "count": rows.count,
         }
         for column in (X, *columns.values()):
             if isinstance(column, np.ndarray):
@@ -234,6 +254,7 @@ class SeparateLabels(Mapping[str, Any]):
         target: Any = None,
         sample_weight: str | None = None,
         cluster: str | None = None,
+        count: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
         categories: Iterable[str] = (),
@@ -265,6 +286,9 @@ class SeparateLabels(Mapping[str, Any]):
         cluster : str, optional
             Column with the household, store or customer that a row belongs to, in every table.
             Rows of a cluster depend on each other, also across tables.
+        count : str, optional
+            Column with the number of people that a row stands for, in every table; labels may then
+            be shares of them. In memory only.
         features : iterable of str, optional
             Columns to use as features, whatever they hold. By default all columns that all tables
             have, but for labels, weights, clusters, populations and columns that are not features,
@@ -314,6 +338,7 @@ class SeparateLabels(Mapping[str, Any]):
             "treatment": treatment,
             "sample_weight": sample_weight,
             "cluster": cluster,
+            "count": count,
         }
         if population is not None:
             labels["population"] = population
@@ -324,6 +349,7 @@ class SeparateLabels(Mapping[str, Any]):
             population,
             sample_weight,
             cluster,
+            count,
             chosen,
             left,
             _chunk_rows(stream),
@@ -332,6 +358,8 @@ class SeparateLabels(Mapping[str, Any]):
         )
         lazy = stream is not False and any(is_dask(table.table) for table in tables)
         if lazy or (stream is None and _is_large(tables)) or stream:
+            if count is not None:
+                raise InputError(NOT_STREAMED)
             if target is not None:
                 raise InputError(
                     "target was given with tables that are streamed. Give the people to be scored "
@@ -387,8 +415,8 @@ class SeparateLabels(Mapping[str, Any]):
         tables = [
             replace(table, table=f) for table, f in zip(tables, frames, strict=True)
         ]
-        names = filter(None, [source.population, source.cluster])
-        text = {*source.text, *source.categories, *names}
+        named = filter(None, [source.population, source.cluster])
+        text = {*source.text, *source.categories, *named}
         tables = list(_with_categories(read_files(tables, text), source.categories))
         source = replace(
             source, tables=tuple(table for table in tables if table.kind != TARGET)
@@ -424,6 +452,14 @@ class SeparateLabels(Mapping[str, Any]):
             "sample_weight": weight,
             "cluster": clusters,
         }
+        if source.count is not None:  # each person to be scored is one
+            given["count"] = np.concatenate(
+                [np.ones(len(c)) if c.count is None else c.count for c in chunks]
+            )
+            at, given = spread_shares(given, len(label))
+            own, label = take_rows(own, at), label[at]
+        elif source.sample_weight is not None:
+            warn_of_counts(weight, stacklevel=3)
         rows, population = check_rows(given, len(label))
         data = object.__new__(cls)
         data._freeze(own, rows, population, weighted=source.sample_weight is not None)
@@ -538,8 +574,13 @@ class SeparateLabels(Mapping[str, Any]):
         rows = self.checked
         cells = []
         for (kind, name), at in zip(rows.tables, rows.all_cells(), strict=True):
-            mean = float(np.average(rows.label[at], weights=rows.weight[at]))
-            cells.append(CellSummary(kind, str(name), len(at), mean))
+            weight = rows.weight[at]
+            n_rows = len(at)
+            if rows.count is not None:
+                weight = weight * rows.count[at]
+                n_rows = int(rows.count[at].sum())
+            mean = float(np.average(rows.label[at], weights=weight))
+            cells.append(CellSummary(kind, str(name), n_rows, mean))
         if n_target := int((rows.cell == 2 * len(rows.names)).sum()):
             cells.append(CellSummary(TARGET, "", n_target, float("nan")))
         return cells

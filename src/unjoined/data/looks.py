@@ -171,7 +171,7 @@ def look_at(
     asked = None if names is None else set(names)
     for table, frame, place in pieces:
         whole = nw.from_native(frame, eager_only=True)
-        out = {columns.population, columns.weight, columns.cluster}
+        out = {columns.population, columns.weight, columns.cluster, columns.people}
         for title, cell, part in _cells(table, whole, columns, place):
             for name in part.columns:
                 if name in out if asked is None else name not in asked:

@@ -37,6 +37,7 @@ from unjoined._validation import (
     check_labels,
     check_number_type,
     check_outcome,
+    check_people,
     check_population,
     check_treatment,
     check_weight,
@@ -45,6 +46,8 @@ from unjoined._validation import (
 from unjoined.data.columns import as_floats
 from unjoined.errors import InputError, LabelError
 
+N_GROUPS = 5  # of the people that a row stands for, as many as there are folds
+MOST_PEOPLE = 50_000  # of a table whose rows are written out
 MOST_UNITS = 1000  # sums that a variance is made of, where clusters are more
 
 
@@ -59,6 +62,8 @@ class Rows:
     names: list[Any]  # of the populations
     # (n,) rows of one cluster depend on each other; None if no row does on another
     cluster: IntArray | None = field(default=None, kw_only=True)
+    # (n,) people that a row stands for; None if every row is one
+    count: Array | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -98,7 +103,8 @@ class Rows:
     @property
     def is_used(self) -> BoolArray:
         """Whether a row has a label and a weight, shape (n,)."""
-        return np.asarray((self.cell < 2 * len(self.names)) & (self.weight > 0.0))
+        used = (self.cell < 2 * len(self.names)) & (self.weight > 0.0)
+        return np.asarray(used if self.count is None else used & (self.count > 0.0))
 
     def labelled(self, X: Array) -> LabelledRows:
         """Return the rows that have a label and a weight in the inner coding, with features X.
@@ -109,13 +115,47 @@ class Rows:
         coding = check_outcome(self.label[used & outcome])
         label = np.where(outcome, coding.encode(self.label), 2.0 * self.label - 1.0)
         rows = LabelledRows(
-            X, label, self.cell, self.weight, self.names, coding, cluster=self.cluster
+            X,
+            label,
+            self.cell,
+            self.weight,
+            self.names,
+            coding,
+            cluster=self.cluster,
+            count=self.count,
         )
+        if self.count is not None:
+            at, count, group = self.parts
+            weight = self.weight[at] * count
+            rows = replace(rows.take(at), weight=weight, count=count, group=group)
+            return replace(rows, weight=rows.relative)
         if not used.all():
             rows = rows.take(used)
         return (
             rows if (rows.weight == 1.0).all() else replace(rows, weight=rows.relative)
         )
+
+    @cached_property
+    def parts(self) -> tuple[IntArray, Array, IntArray]:
+        """Positions of rows that count, once for each group of their people; sizes and groups.
+
+        People are dealt into groups as rows are dealt into folds, so that a fit may leave out some
+        of the people that a row stands for. Rows of a cluster stay together.
+        """
+        at = np.flatnonzero(self.is_used)
+        count = np.ones(len(at)) if self.count is None else self.count[at]
+        if self.count is None or self.cluster is not None:
+            return at, count, np.zeros(len(at), dtype=np.int64)
+        m = len(self.names)
+        each = count.astype(np.int64)
+        people = np.repeat(np.arange(len(at)), each)
+        cell = np.repeat(self.cell[at], each)
+        cells = [np.flatnonzero(cell == c) for c in range(2 * m)]
+        fold = _deal_cells(cells, N_GROUPS, np.random.RandomState(0))
+        sizes = np.bincount(people * N_GROUPS + fold, minlength=len(at) * N_GROUPS)
+        part = np.flatnonzero(sizes)
+        own = part // N_GROUPS
+        return at[own], sizes[part].astype(np.float64), part % N_GROUPS
 
     def target(self, X: Array) -> tuple[Array, Array] | None:
         """Return features and weights (of mean 1) of rows without a label, None without any."""
@@ -131,14 +171,33 @@ class Rows:
             cell=self.cell[at],
             weight=self.weight[at],
             cluster=None if self.cluster is None else self.cluster[at],
+            count=None if self.count is None else self.count[at],
         )
 
 
 @dataclass(frozen=True)
 class LabelledRows(Rows):
-    """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0."""
+    """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0.
+
+    The weight of a row is that of all people it stands for.
+    """
 
     coding: OutcomeCoding
+    # (n,) of the people that a row stands for, if it stands for several
+    group: IntArray | None = field(default=None, kw_only=True)
+
+    def take(self, at: IntArray | BoolArray | slice) -> Self:
+        """Return the rows at some positions, in that order, or those that are marked."""
+        group = None if self.group is None else self.group[at]
+        return replace(super().take(at), group=group)
+
+    @cached_property
+    def people(self) -> list[int]:
+        """How many people each cell has."""
+        cells = self.all_cells()
+        if self.count is None:
+            return [len(at) for at in cells]
+        return [int(self.count[at].sum()) for at in cells]
 
     @cached_property
     def n_units(self) -> list[int]:
@@ -161,13 +220,39 @@ class LabelledRows(Rows):
         names, code = np.unique(self.cluster, return_inverse=True)
         return code if len(names) <= MOST_UNITS else unit_of_clusters(self.cluster)
 
-    def one_of_each(self, rng: np.random.RandomState) -> Self:
-        """Return one row of each cluster in each cell, by chance; all rows without clusters."""
-        if self.cluster is None:
+    def independent(self, rng: np.random.RandomState) -> Self:
+        """Return rows that are independent draws, for tests that take them for such.
+
+        One row of each cluster in each cell, by chance. People are written out, of many some.
+        """
+        if self.cluster is not None:
+            order = rng.permutation(len(self))
+            cell = self.cell[order].astype(np.int64)
+            both = np.column_stack([cell, self.cluster[order]])
+            first = np.unique(both, axis=0, return_index=True)[1]
+            alone = self.take(np.sort(order[first]))
+            return replace(alone, cluster=None, count=None, group=None)
+        if self.count is None:
             return self
-        order = rng.permutation(len(self))
-        both = np.column_stack([self.cell[order].astype(np.int64), self.cluster[order]])
-        return self.take(np.sort(order[np.unique(both, axis=0, return_index=True)[1]]))
+        some = []
+        for at in self.all_cells():
+            people = np.repeat(at, self.count[at].astype(np.int64))
+            some.append(people[some_rows(len(people), MOST_PEOPLE, rng)])
+        return self._people_of(np.sort(np.concatenate(some)))
+
+    def written_out(self) -> Self:
+        """Return a row for each person."""
+        if self.count is None:
+            return self
+        return self._people_of(
+            np.repeat(np.arange(len(self)), self.count.astype(np.int64))
+        )
+
+    def _people_of(self, at: IntArray) -> Self:
+        """Return one person of each of the rows at some positions."""
+        rows = replace(self.take(at), count=None, group=None)
+        count = np.ones(len(at)) if self.count is None else self.count[at]
+        return replace(rows, weight=rows.weight / count)
 
     def deal(self, n_folds: int, rng: np.random.RandomState) -> IntArray:
         """Deal the rows of each cell evenly into folds, at most as many as it has rows.
@@ -175,19 +260,18 @@ class LabelledRows(Rows):
         Outcome rows are dealt into the same folds as treatment rows, so that both terms of a ratio
         average over the same estimates. Rows of a cluster are in one fold, in whatever cells.
         """
-        fold = np.zeros(len(self), dtype=np.int64)
         cells = self.all_cells()
         if self.cluster is not None:
             return _deal_clusters(
                 [(at, self.cluster[at]) for at in cells], n_folds, rng
             )
-        for at in cells:
-            fold[at] = deal_rows(len(at), min(n_folds, len(at)), rng)
-        m = len(self.names)
-        for kind in (cells[:m], cells[m:]):
-            if max(map(len, kind)) == 1:  # a fold of all would leave nothing to fit
-                fold[np.concatenate(kind)] = np.arange(m) % n_folds
-        return fold
+        if self.group is not None:
+            for (
+                n
+            ) in self.people:  # as if people were dealt: what is drawn next is the same
+                rng.permutation(n)
+            return self.group % n_folds
+        return _deal_cells(cells, n_folds, rng)
 
     @cached_property
     def population(self) -> IntArray:
@@ -213,6 +297,9 @@ class LabelledRows(Rows):
         relative = np.empty(len(self.label))
         for at in self.all_cells():
             relative[at] = unit_mean(self.weight[at])
+            if self.count is not None:  # of mean 1 over people
+                people = float(self.count[at].sum())
+                relative[at] = self.weight[at] * (people / self.weight[at].sum())
         return relative
 
 
@@ -223,9 +310,30 @@ def unit_of_clusters(cluster: IntArray) -> IntArray:
     return (mixed % np.uint64(MOST_UNITS)).astype(np.int64)
 
 
+def some_rows(n: int, most: int, rng: np.random.RandomState) -> IntArray:
+    """Return the positions of at most so many of ``n`` rows, in order; all if they are few."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(rng.permutation(n)[:most])
+
+
 def deal_rows(n: int, n_folds: int, rng: np.random.RandomState) -> IntArray:
     """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
     return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
+
+
+def _deal_cells(
+    cells: list[IntArray], n_folds: int, rng: np.random.RandomState
+) -> IntArray:
+    """Return the folds of rows, those of each cell being dealt evenly."""
+    fold = np.zeros(sum(map(len, cells)), dtype=np.int64)
+    for at in cells:
+        fold[at] = deal_rows(len(at), min(n_folds, len(at)), rng)
+    m = len(cells) // 2
+    for kind in (cells[:m], cells[m:]):
+        if max(map(len, kind)) == 1:  # a fold of all would leave nothing to fit
+            fold[np.concatenate(kind)] = np.arange(m) % n_folds
+    return fold
 
 
 def _deal_clusters(
@@ -341,6 +449,57 @@ def separate_labels(label: ArrayLike, kind: ArrayLike) -> dict[str, Any]:
     }
 
 
+def spread_shares(
+    columns: Mapping[str, Any], n: int
+) -> tuple[IntArray, dict[str, Any]]:
+    """Return columns in which a row that holds a share of its people is two, and their positions.
+
+    A share of outcomes 0 and 1, or of those treated, becomes a row of ones and one of zeros.
+    """
+    count = check_people(columns.get("count"), n)
+    assert count is not None  # noqa: S101 - there is one
+    given = {"y": None, "treatment": None, **columns, "count": count}
+    at = np.arange(n)
+    ones = count.copy()  # people whose label is the one given
+    for name in ("treatment", "y"):
+        label = np.asarray(columns.get(name))
+        if label.dtype.kind not in "fiub":  # words
+            continue
+        values = label.astype(np.float64)
+        between = (values > 0.0) & (values < 1.0)
+        outside = (values < 0.0) | (values > 1.0)
+        if not between.any() or (name == "y" and outside.any()):
+            continue  # an amount, or no share at all
+        some = values * count
+        off = between & (np.abs(some - np.round(some)) > 1e-6 * np.maximum(count, 1.0))
+        if off.any() and name == "y":
+            continue  # means of an amount
+        if off.any():
+            first = int(np.argmax(off))
+            raise LabelError(
+                f"row {first} holds a share of {values[first]:g} of {count[first]:g} people, which "
+                f"is {some[first]:g} of them. Give shares with all of their digits, or 0 and 1."
+            )
+        ones = np.where(between, np.round(some), ones)
+        given[name] = np.where(between, 1.0, values)
+    two = np.flatnonzero(ones < count)
+    order = np.argsort(np.concatenate([at, two]), kind="stable")
+    index = np.concatenate([at, two])[order]
+    given = {
+        name: None if v is None else np.asarray(v)[index]
+        for name, v in given.items()
+        if name != "X"
+    }
+    is_rest = order >= n
+    given["count"] = np.where(is_rest, (count - ones)[index], ones[index])
+    for name in ("treatment", "y"):
+        of_all = np.asarray(given[name])
+        if of_all.dtype.kind in "fiub":
+            zero = is_rest & ~np.isnan(of_all.astype(np.float64))
+            given[name] = np.where(zero, 0.0, of_all)
+    return index, given
+
+
 def check_rows(
     columns: Mapping[str, ArrayLike | None], n: int
 ) -> tuple[Rows, NDArray[Any]]:
@@ -355,6 +514,9 @@ def check_rows(
     label, code = check_labels(columns.get("y"), columns.get("treatment"), n)
     populations = check_population(population, code)
     weight = check_weight(columns.get("sample_weight"), n)
+    count = check_people(columns.get("count"), n)
+    if count is not None:
+        weight = np.where(count > 0.0, weight, 0.0)
     names, index = check_cells(code, populations, weight)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
     label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
@@ -365,6 +527,7 @@ def check_rows(
         weight,
         names,
         cluster=check_cluster(columns.get("cluster"), n),
+        count=count,
     )
     check_clusters(rows)
     check_outcome(label[rows.is_used & rows.is_outcome])
@@ -453,6 +616,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         "population": True,
         "sample_weight": False,
         "cluster": False,
+        "count": False,
     }
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
@@ -469,12 +633,13 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the positions of training and held-out rows, fold after fold.
 
         Parameters
         ----------
-        X, groups, sample_weight
+        X, groups, sample_weight, count
             Not looked at.
         y, treatment, population : array-like of shape (n,)
             As in ``fit``. Rows without a label are dealt out as well.

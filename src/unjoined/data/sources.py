@@ -186,6 +186,7 @@ class TableSource:
     population: str | None
     sample_weight: str | None
     cluster: str | None
+    count: str | None
     features: tuple[str, ...] | None
     ignore: tuple[str, ...] = ()
     chunk_rows: int = CHUNK_ROWS
@@ -202,7 +203,7 @@ class TableSource:
             return Choice(
                 tuple(name for name in self.features if name not in self.ignore)
             )
-        columns = Columns(self.population, self.sample_weight, self.cluster)
+        columns = Columns(self.population, self.sample_weight, self.cluster, self.count)
         frames = [table.table for table in self.tables]
         known = all(map(nw.dependencies.is_into_dataframe, frames)) and all(
             len(nw.from_native(frame, eager_only=True)) <= LEADING for frame in frames
@@ -256,6 +257,7 @@ class TableSource:
             self.population,
             self.sample_weight,
             self.cluster,
+            self.count,
             self.choice.features,
             self.encoder,
         )

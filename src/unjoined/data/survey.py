@@ -246,9 +246,9 @@ def shared_by(name: str, codes: Any) -> float | None:
     ``codes`` (n,) are whole numbers, one for each id, negative where there is none.
     """
     is_id = ID_NAME.match(str(name)) or WHO_NAME.match(str(name))
-    if not is_id or names_codes(
-        str(name)
-    ):  # stores and regions say something of people
+    # Stores and regions say something of people.
+    of_what = re.sub(r"(?i)[ _.-]?(id|code|nr|key)$", "", str(name))
+    if not is_id or names_codes(of_what):
         return None
     known = codes[codes >= 0]
     times = len(known) / max(len(np.unique(known)), 1)
@@ -455,7 +455,8 @@ class Survey(NamedTuple):
         return out, notes
 
     def _check_known(self, argument: str, names: Iterable[str], looks: Looks) -> None:
-        own = (self.columns.population, self.columns.weight, self.columns.cluster)
+        columns = self.columns
+        own = (columns.population, columns.weight, columns.cluster, columns.people)
         known = {*looks, *own} - {None}
         for name in names:
             if looks and name not in known:
@@ -518,7 +519,7 @@ def check_named_columns(
     """Return features and columns to leave out; refuse what names no column, or names a label."""
     for argument, name in labels.items():
         if not isinstance(name, str) and not (
-            name is None and argument in ("sample_weight", "cluster")
+            name is None and argument in ("sample_weight", "cluster", "count")
         ):
             raise TableError(
                 f"{argument} must be the name of a column, got {type(name).__name__}."

@@ -67,6 +67,7 @@ RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
 MUCH = (
     0.25  # of the range of a feature in the fit: what is beyond by more is far outside
 )
+MOST_WRITTEN = 1_000_000  # people whose rows are written out
 FAR = 100.0  # times the range of a column: beyond, a value is a mistake more likely than a fact
 
 
@@ -188,6 +189,8 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 
+    _takes_counts: ClassVar[bool] = False  # or needs a row for each person
+
     @property
     def _as_two_groups(self) -> bool:
         """Whether more than two populations are fitted as two groups of them."""
@@ -202,6 +205,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
@@ -227,6 +231,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster : array-like of shape (n,), optional
             The household, store or customer of a row, if rows depend on each other. Fits are held
             out and errors computed by cluster; predictions change little.
+        count : array-like of shape (n,), optional
+            How many people a row stands for. All is as if their rows were written out; labels may
+            be shares of them.
         checkpoint : path, optional
             Of streamed rows only: a file that keeps what was added up and is removed at the end.
             If it exists, the fit goes on from there. Needs an integer ``random_state``.
@@ -257,7 +264,7 @@ class UpliftEstimator(BaseEstimator, ABC):
                 "NaN standing for the other. If you know both of each row, use an ordinary uplift "
                 "model."
             )
-        columns = (y, treatment, population, sample_weight, cluster)
+        columns = (y, treatment, population, sample_weight, cluster, count)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
             self._check_parameters()
@@ -275,7 +282,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         if checked is None:
             given = dict(zip(COLUMNS[1:], columns, strict=True))
             checked, _ = check_rows(given, len(matrix))
-        rows = checked.labelled(matrix)
+        rows = self._written_out(checked.labelled(matrix))
         target = checked.target(matrix)
         fitted = rows
         contrast = None
@@ -293,6 +300,18 @@ class UpliftEstimator(BaseEstimator, ABC):
             self.average_effect_ = average_effect(rows)
         self._conclude(rows, strength, stacklevel=3)
         return self
+
+    def _written_out(self, rows: LabelledRows) -> LabelledRows:
+        """Return a row for each person, if rows stand for several and that is needed."""
+        if rows.count is None or self._takes_counts:
+            return rows
+        if (people := sum(rows.people)) > MOST_WRITTEN:
+            raise InputError(
+                f"{type(self).__name__} takes a row for each person, and count says that they are "
+                f"{people:,}, more than {MOST_WRITTEN:,}. Use Uplift, which takes counts as they "
+                "are."
+            )
+        return rows.written_out()
 
     def _fit_stream(
         self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None
@@ -495,6 +514,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
 
@@ -503,7 +523,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster
+        X, y, treatment, population, sample_weight, cluster, count
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -516,7 +536,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.evaluate.weighted_risk : the definition.
         """
-        columns = in_memory(X, y, treatment, population, sample_weight, cluster)
+        columns = in_memory(X, y, treatment, population, sample_weight, cluster, count)
         features, rows = columns_of(columns[0], columns[1:], method="score")
         given = (
             dict(zip(COLUMNS, columns, strict=True))

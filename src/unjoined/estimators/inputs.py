@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from unjoined._typing import MatrixLike
+from unjoined._validation import warn_of_counts
 from unjoined.data.labels import COLUMNS, SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows, Rows
 from unjoined.errors import InputError
@@ -33,7 +34,7 @@ def columns_of(
     """Return the features, and checked rows if they came with them in one container.
 
     Of streamed rows the container itself stands for both. ``columns`` are y, treatment, population,
-    sample_weight and cluster as they were given beside ``X``.
+    sample_weight, cluster and count as they were given beside ``X``.
     """
     given = dict(zip(COLUMNS[1:], columns, strict=True))
     is_data = isinstance(X, SeparateLabels)
@@ -61,6 +62,11 @@ def columns_of(
             f"SeparateLabels, or {method}(X, y, treatment=..., population=...), with NaN where a "
             f"row has no such label. {ROUTING}."
         )
+    if given["count"] is not None:
+        data = SeparateLabels(X, **given)  # labels may be shares, which it writes out
+        return data.X, data.checked
+    if method == "fit":
+        warn_of_counts(given["sample_weight"], stacklevel=3)
     return X, None
 
 

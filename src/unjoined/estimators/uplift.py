@@ -28,7 +28,7 @@ from unjoined._validation import (
 )
 from unjoined.data.encode import TableEncoder
 from unjoined.data.labels import COLUMNS, SeparateLabels
-from unjoined.data.rows import LabelledRows
+from unjoined.data.rows import LabelledRows, some_rows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
@@ -203,6 +203,7 @@ class Uplift(UpliftEstimator):
         "verbose": check_verbose,
     }
     _as_two_groups = False
+    _takes_counts = True
     keeps_crossfit: ClassVar[bool] = True  # of its rows, as ``crossfit_``
 
     family_: str
@@ -318,7 +319,7 @@ class Uplift(UpliftEstimator):
         self.crossfit_ = replace(crossfit, encode=lambda X: self._look(X).matrix)
         self._measure(crossfit, rng)
         at = rows.of_kind(OUTCOME)
-        few = np.sort(rng.permutation(len(at))[:DESCRIBED_ROWS])
+        few = some_rows(len(at), DESCRIBED_ROWS, rng)
         self._describe(*likelihood.outcomes(rows, at[few]))
 
     def _family_of(self, rows: LabelledRows) -> str:
@@ -357,10 +358,11 @@ class Uplift(UpliftEstimator):
         """
         rows = crossfit.rows
         evaluation = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
-        few = np.sort(rng.permutation(len(rows))[:DESCRIBED_ROWS])
+        few = some_rows(len(rows), DESCRIBED_ROWS, rng)
         X = rows.X[few]
         weight = rows.weight[few]
-        noise = ranking_noise(crossfit.models.scores(X))
+        count = None if rows.count is None else rows.count[few]
+        noise = ranking_noise(crossfit.models.scores(X), count)
 
         def measured() -> GainByScore:
             return GainByScore.of_rows(
@@ -513,6 +515,7 @@ class Uplift(UpliftEstimator):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
@@ -521,7 +524,7 @@ class Uplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster
+        X, y, treatment, population, sample_weight, cluster, count
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -531,7 +534,7 @@ class Uplift(UpliftEstimator):
             In nats per row of the outcome as scaled in ``fit``.
         """
         rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster)
+            self, X, (y, treatment, population, sample_weight, cluster, count)
         )
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population
@@ -627,16 +630,18 @@ class OutcomesToScore(NamedTuple):
     def of_call(cls, model: Any, X: Any, columns: tuple[Any, ...]) -> OutcomesToScore:
         """Check rows that ``score`` was called with, and return those with an outcome.
 
-        ``columns`` are y, treatment, population, sample_weight and cluster beside ``X``.
+        ``columns`` are y, treatment, population, sample_weight, cluster and count beside ``X``.
         """
         features, rows = columns_of(X, columns, method="score")
         if rows is not None:
             columns = tuple(X.get(name) for name in COLUMNS[1:])
-        y, treatment, population, sample_weight, _ = columns
+        y, treatment, population, sample_weight, _, count = columns
         matrix = model._check_features(features, reset=False)
         label, code = check_labels(y, treatment, len(matrix))
         names = check_population(population, code)
         weight = check_weight(sample_weight, len(matrix))
+        if count is not None:
+            weight = weight * np.asarray(count, dtype=np.float64)
         used = (code == KINDS.index(OUTCOME)) & (weight > 0.0)
         coding: OutcomeCoding = model._coding
         index = check_scored(model.populations_, coding, names[used], label[used])

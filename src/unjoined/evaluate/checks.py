@@ -364,7 +364,7 @@ class Doubt(NamedTuple):
 
 def table_doubts(rows: LabelledRows) -> list[Doubt]:
     """Return which tables are there twice, hold all rows several times, or have wild weights."""
-    rows = rows.one_of_each(Rng(0))  # rows of a customer may well be alike
+    rows = rows.independent(Rng(0))  # rows of a customer may well be alike
     keys = hash_with(hash_features(rows.X), rows.label)
     K = len(rows.names)
     doubts = []

@@ -479,7 +479,7 @@ def diagnose(
             held.evaluated(crossfit, rng=rng)  # which refuses those of other rows
         elif not _too_few(rows):
             crossfit = held.cross_fit(rng=rng)
-    alone = rows.one_of_each(rng)  # tests take rows for independent
+    alone = rows.independent(rng)  # as tests take rows to be
     asides = Asides(_rarest_outcome(rows), tuple(table_doubts(rows)), tuple(strange))
     diagnosis = Diagnosis(
         tables=tuple(tables),
@@ -523,7 +523,7 @@ def diagnose(
 
 def _too_few(rows: LabelledRows) -> bool:
     """Tell whether a table has too few rows to model."""
-    return min(len(at) for at in rows.all_cells()) < FEWEST_ROWS
+    return min(rows.people) < FEWEST_ROWS
 
 
 def _within(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance, ...]:
@@ -570,7 +570,8 @@ def _rarest_outcome(rows: LabelledRows) -> int | None:
     if not rows.coding.is_binary:
         return None
     label = rows.label[rows.is_outcome]
-    return int(min(np.count_nonzero(label > 0.0), np.count_nonzero(label < 0.0)))
+    people = None if rows.count is None else rows.count[rows.is_outcome]
+    return int(np.bincount(label > 0.0, people, 2).min())
 
 
 def _refutable(
@@ -665,7 +666,7 @@ def _over_people(
     column = rows.aim * value + weight * rows.residual
     total, variance = rows.total_given_target(column, weight)
     people = rows.share * rows.aim
-    one = float(people.max())
+    one = float((people if rows.count is None else people / rows.count).max())
     return float(people @ value), Estimate(total, math.sqrt(max(variance, one**2)))
 
 
@@ -686,8 +687,13 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
     omega = rows.omega()[at]
     scale = omega / np.maximum(rows.spread[at], 1e-12)
     contrast = scale[:, None] * rows.apart[at] * p  # (n, K)
+    each = (
+        labelled.weight if labelled.count is None else labelled.weight / labelled.count
+    )
+    people = np.ones(len(each)) if labelled.count is None else labelled.count
     n = [
-        effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))
+        effective_size(each[at], people[at])
+        for at in (labelled.at(OUTCOME, k) for k in range(len(p)))
     ]
     variance = float(np.sum(share @ contrast**2 / np.array(n)))
     counted = float(share @ omega)

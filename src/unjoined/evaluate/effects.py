@@ -347,7 +347,7 @@ def _project(
     left = n - d * (b @ beta)[:, None]
     values = np.hstack([n, d, n * inside, d * inside, (b * left) @ inverse.T])
     C = 2 * rows.n_populations + 1
-    return Sums.of_rows(rows.cell, rows.share, values, C, rows.unit)
+    return Sums.of_rows(rows.cell, rows.share, values, C, rows.unit, rows.count)
 
 
 def meets(X: Array, conditions: Conditions) -> BoolArray:

@@ -693,7 +693,7 @@ def out_of_fold_scores(
     Also return the scores of some labelled rows, ``few``, by all of the fits.
     """
     data = tables.data
-    at = np.flatnonzero(tables.used)
+    at = tables.used
     n = len(at)
     people = tables.people
     score = np.empty(len(fold))
@@ -825,7 +825,7 @@ def record_gain(
             "ignore"
         )  # the fit to all rows has said what there is to say
         score, compared = out_of_fold_scores(model, tables, fold, few)
-        predicted = model.predict(take_rows(tables.data.X, np.flatnonzero(tables.used)))
+        predicted = model.predict(take_rows(tables.data.X, tables.used))
     noise = ranking_noise(compared)
     gain = GainByScore.of_rows(evaluation, score, predicted, tables.rows.weight, noise)
     model.gain_ = gain

@@ -411,7 +411,7 @@ def add_columns(
         both = (np.ones(len(at)), (terms.share * terms.reach) ** 2)
         in_groups = np.array([np.bincount(at, w, C * g) for w in both]).reshape(2, C, g)
     return Added(
-        Sums.of_rows(rows.cell, rows.share, values, C, rows.unit),
+        Sums.of_rows(rows.cell, rows.share, values, C, rows.unit, rows.count),
         np.array([share @ square, share @ square**2]),
         *in_groups,
     )

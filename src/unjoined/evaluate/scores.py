@@ -14,7 +14,7 @@ from scipy.linalg import cholesky, solve_triangular
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
+from unjoined._typing import Array, ArrayLike, MatrixLike
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
@@ -23,7 +23,7 @@ from unjoined._validation import (
     check_two,
 )
 from unjoined.data.chunks import feature_matrix
-from unjoined.data.rows import LabelledRows
+from unjoined.data.rows import LabelledRows, Rows
 from unjoined.errors import InputError
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.terms import labelled_rows
@@ -45,6 +45,7 @@ def minmax_objective(
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
     cluster: ArrayLike | None = None,
+    count: ArrayLike | None = None,
 ) -> float:
     r"""Return the paper's empirical objective :math:`\hat J(f, g)` of any two functions.
 
@@ -59,7 +60,7 @@ def minmax_objective(
     ----------
     uplift, critic : array-like of shape (n,)
         Values of f and g at each row of ``X``, in outcome units.
-    X, y, treatment, population, sample_weight, cluster
+    X, y, treatment, population, sample_weight, cluster, count
         As in ``fit``, of two populations; pass ``**data`` with a `SeparateLabels`. Outcomes are
         taken in the coding estimators use (an outcome of two values as -1/+1) and converted back.
 
@@ -77,21 +78,22 @@ def minmax_objective(
     >>> minmax_objective(u, 0.0 * u, **data)
     0.0
     """
-    rows, used = labelled_rows(
+    rows, given = labelled_rows(
         X,
         y=y,
         treatment=treatment,
         population=population,
         sample_weight=sample_weight,
         cluster=cluster,
+        count=count,
     )
     instead = (
         "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
     )
-    check_two(rows.names, f"found {{}} in n_samples={len(used)} rows", instead)
+    check_two(rows.names, f"found {{}} in n_samples={len(given)} rows", instead)
     scale = rows.coding.scale
-    f = aligned_values("uplift", uplift, used) / scale
-    g = aligned_values("critic", critic, used) / scale
+    f = aligned_values("uplift", uplift, given) / scale
+    g = aligned_values("critic", critic, given) / scale
     treatment = rows.of_kind(TREATMENT)
     outcome = rows.of_kind(OUTCOME)
     signed = rows.sign * rows.share * rows.label
@@ -276,8 +278,8 @@ class HeldOutRows:
         Rows that carry a label and a weight, in the inner coding.
     nuisances : Nuisances
         Policies and outcome mean at each of these rows.
-    used : array of bool of shape (n,)
-        Which of the rows given these are.
+    given : Rows
+        All rows as they were given.
 
     Examples
     --------
@@ -295,7 +297,7 @@ class HeldOutRows:
 
     rows: LabelledRows
     nuisances: Nuisances
-    used: BoolArray
+    given: Rows
 
     @classmethod
     def from_data(
@@ -307,6 +309,7 @@ class HeldOutRows:
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
         policy_model: Any = None,
         outcome_model: Any = None,
         n_folds: int = 5,
@@ -315,7 +318,7 @@ class HeldOutRows:
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster
+        X, y, treatment, population, sample_weight, cluster, count
             As in ``fit``; pass ``**data`` with a `SeparateLabels`. Target rows are left out.
         policy_model, outcome_model : scikit-learn classifier or regressor, optional
             Models of a policy and of the outcome in one population, on standardised features.
@@ -330,13 +333,14 @@ class HeldOutRows:
             Costs ``2 * n_folds`` fits for each population; about half a second for two
             populations and 8,000 rows.
         """
-        rows, used = labelled_rows(
+        rows, given = labelled_rows(
             X,
             y=y,
             treatment=treatment,
             population=population,
             sample_weight=sample_weight,
             cluster=cluster,
+            count=count,
         )
         nuisances = cross_fit(
             rows,
@@ -345,7 +349,7 @@ class HeldOutRows:
             n_folds=n_folds,
             rng=check_random_state(0),
         )
-        return cls(rows, nuisances, used)
+        return cls(rows, nuisances, given)
 
     def score(self, uplift: ArrayLike, name: str) -> float:
         """Return one score of an estimate; smaller is better.
@@ -397,7 +401,7 @@ class HeldOutRows:
         """
         check_option("name", name, SCORES)
         scale = self.rows.coding.scale
-        f = aligned_values("uplift", uplift, self.used) / scale
+        f = aligned_values("uplift", uplift, self.given) / scale
         return scale**2 * SCORES[name](f, self.rows, self.nuisances)
 
 
@@ -492,13 +496,13 @@ SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {
 }
 
 
-def aligned_values(name: str, values: ArrayLike, used: BoolArray) -> Array:
-    """Check a function's values at the rows, and leave out those of rows without a label."""
+def aligned_values(name: str, values: ArrayLike, given: Rows) -> Array:
+    """Check a function's values at rows, and leave out those of rows without a label."""
     array: Array = np.asarray(values, dtype=np.float64)
-    check_length(name, array, len(used))
+    check_length(name, array, len(given))
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds NaN or infinite values.")
-    return array[used]
+    return array[given.parts[0]]
 
 
 # As many sets of held-out rows as a search usually has folds; a search comes back to each of
@@ -528,9 +532,10 @@ class UpliftScorer:
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
     ) -> float:
         """Return the score of a fitted estimator on held-out rows, squared outcome units."""
-        columns = (y, treatment, population, sample_weight, cluster)
+        columns = (y, treatment, population, sample_weight, cluster, count)
         rows = pickle.dumps((feature_matrix(X), *columns))
         key = hashlib.blake2b(rows, digest_size=16).digest()
         if key not in self._held:
@@ -543,6 +548,7 @@ class UpliftScorer:
                 population=population,
                 sample_weight=sample_weight,
                 cluster=cluster,
+                count=count,
             )
         return -self._held[key].score(estimator.predict(X), self.name)
 
@@ -552,7 +558,8 @@ class UpliftScorer:
         for name in ("treatment", "population"):
             request.score.add_request(param=name, alias=True)
         request.score.add_request(param="sample_weight", alias=self.weighted)
-        request.score.add_request(param="cluster", alias=False)
+        for name in ("cluster", "count"):
+            request.score.add_request(param=name, alias=False)
         return request
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, solve
-from scipy.stats import rankdata
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
 from unjoined._validation import check_probability, check_same_length, check_vector
@@ -100,6 +99,7 @@ def identification_strength(
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
     cluster: ArrayLike | None = None,
+    count: ArrayLike | None = None,
 ) -> IdentificationStrength:
     """Measure how different the policies are, the strength of the "instrument".
 
@@ -110,7 +110,7 @@ def identification_strength(
 
     Parameters
     ----------
-    X, y, treatment, population, sample_weight, cluster
+    X, y, treatment, population, sample_weight, cluster, count
         As in ``fit``; pass ``**data`` with a `SeparateLabels`. Only treatment rows are used.
 
     Returns
@@ -147,6 +147,7 @@ def identification_strength(
         population=population,
         sample_weight=sample_weight,
         cluster=cluster,
+        count=count,
     )
     return strength_of(rows).measured_by(average_effect(rows))
 
@@ -325,7 +326,7 @@ class GainByScore:
         ``weight``: they say where bins end. Scores are in the units of the predictions. ``noise``
         is the share of it in what the fits rank by, as `ranking_noise` tells it.
         """
-        fewest = min(len(at) for at in cell_positions(evaluation.cell))
+        fewest = int(np.bincount(evaluation.cell, evaluation.count).min())
         few = int(np.clip(fewest // BIN_ROWS, 1, FEW_BINS))
         edges, below = _edges(
             predicted, weight, MANY_BINS if fewest >= MANY_ROWS else few
@@ -533,19 +534,23 @@ def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
     ]
 
 
-def ranking_noise(scores: Array) -> float:
+def ranking_noise(scores: Array, weight: Array | None = None) -> float:
     """Return the share of noise in what fits without one fold each rank by, from 0 to 1.
 
-    ``scores`` (m, K) are those of all fits at the same people. Noise of two such fits is that of
-    the rows they share, K - 2 folds of K - 1, so that it agrees to that extent.
+    ``scores`` (m, K) are those of all fits at the same people, who count by ``weight``. Noise of
+    two such fits is that of the rows they share, K - 2 folds of K - 1, so that it agrees to that
+    extent.
     """
     K = scores.shape[1]
     if (
         np.ptp(scores, axis=0).min() <= SAME * np.abs(scores).max()
     ):  # somebody ranks nobody
         return 1.0
-    ranks = np.apply_along_axis(rankdata, 0, scores)
-    agreement = (np.corrcoef(ranks.T).sum() - K) / (K * (K - 1))
+    weight = np.ones(len(scores)) if weight is None else weight
+    ranks = np.column_stack([mid_ranks(column, weight) for column in scores.T])
+    spread = np.cov(ranks.T, aweights=weight)
+    size = np.sqrt(np.diag(spread))
+    agreement = ((spread / np.outer(size, size)).sum() - K) / (K * (K - 1))
     return float(np.clip((1.0 - agreement) * (K - 1), 0.0, 1.0))
 
 

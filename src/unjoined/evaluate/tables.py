@@ -234,7 +234,7 @@ class HeldOutTables:
     data: SeparateLabels
     features: NamedFeatures
     rows: LabelledRows
-    used: BoolArray  # rows of the data with a label and a weight
+    used: IntArray  # positions of rows of the data with a label and a weight
     asked: BoolArray  # rows of the data that stand for the target
     target: MatrixLike | None  # other people the answer is for, as given
     target_rows: (
@@ -260,7 +260,7 @@ class HeldOutTables:
             own, notes = features.numbers(target)
             aim = own, np.ones(len(own))
         return cls(
-            tables, features, rows, checked.is_used, asked, target, aim, tuple(notes)
+            tables, features, rows, checked.parts[0], asked, target, aim, tuple(notes)
         )
 
     @property
@@ -406,7 +406,7 @@ class RowsInMemory(EvaluatedTables):
         self.columns = columns
         self.fold = fold
         self.how = how
-        self.n_rows = len(tables.rows)
+        self.n_rows = sum(tables.rows.people)
         self.refuse_alike()
 
     def over(self, work: Callable[[Piece], T]) -> T:

@@ -12,7 +12,7 @@ from numpy.random import RandomState as Rng
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.fold import Additive
-from unjoined.data.rows import MOST_UNITS, LabelledRows, check_rows
+from unjoined.data.rows import MOST_UNITS, LabelledRows, Rows, check_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.estimate import Estimate, Totals, widening
 from unjoined.model.crossfit import CrossFit, EffectNuisances
@@ -31,7 +31,7 @@ class Sums(Additive):
     are sums of each draw in place of products.
     """
 
-    count: Array  # (C,) rows
+    count: Array  # (C,) people
     first: Array  # (C, m + 1) of p v
     second: Array  # (C, m + 1, m + 1) of p^2 v v', 0 where rows are no draws
     units: Array  # (U, C, m + 1) of p v, of each draw; U is 0 where rows are draws
@@ -44,8 +44,12 @@ class Sums(Additive):
         values: Array,
         n_cells: int,
         unit: IntArray | None = None,
+        people: Array | None = None,
     ) -> Sums:
-        """Add up columns (n, m) of rows that have shares p, and belong to the draws named."""
+        """Add up columns (n, m) of rows that have shares p, and belong to the draws named.
+
+        ``people`` (n,) says how many alike draws a row stands for, if it is more than one.
+        """
         m = values.shape[1] + 1
         count = np.zeros(n_cells)
         if unit is not None:
@@ -62,7 +66,11 @@ class Sums(Additive):
             v = np.column_stack([np.ones(len(at)), values[at]])
             count[c], first[c] = len(at), share[at] @ v
             v *= share[at, None]
-            second[c] = v.T @ v
+            if people is None:
+                second[c] = v.T @ v
+            else:
+                count[c] = people[at].sum()
+                second[c] = v.T @ (v / people[at, None])
         return cls(count, first, second, np.zeros((0, n_cells, m)))
 
     @classmethod
@@ -122,6 +130,7 @@ class RatioTerms:
     plain: Array  # (n,) numerator of the plain score, outcome units
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
+    count: Array | None  # (n,) people that a row stands for, None if it is one
 
     @property
     def speaks_for(self) -> float:
@@ -136,8 +145,9 @@ class RatioTerms:
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         values = np.column_stack(columns)
+        C = int(self.cell.max()) + 1
         return Sums.of_rows(
-            self.cell, self.share, values, int(self.cell.max()) + 1, self.unit
+            self.cell, self.share, values, C, self.unit, self.count
         ).totals()
 
     def by_bin(self, place: IntArray, n_bins: int) -> Totals:
@@ -156,7 +166,9 @@ class RatioTerms:
             count = np.bincount(self.cell, minlength=C).astype(np.float64)
             return Sums.of_units(count, units).totals()
         values = np.column_stack([self.numerator, self.denominator])
-        bins = Sums.of_rows(self.cell * J + place, self.share, values, C * J)
+        bins = Sums.of_rows(
+            self.cell * J + place, self.share, values, C * J, None, self.count
+        )
         first = bins.first.reshape(C, J, 3)
         second = bins.second.reshape(C, J, 3, 3)
         products = np.zeros((C, 2 * J + 1, 2 * J + 1))  # those of two groups stay 0
@@ -211,6 +223,7 @@ class EvaluationRows:
     effect: Array  # (n,) f, outcome units
     size: Array  # (K,) outcome rows of each population
     unit: IntArray | None  # (n,) as in `RatioTerms`
+    count: Array | None  # (n,) as in `RatioTerms`
 
     @property
     def n_populations(self) -> int:
@@ -235,9 +248,9 @@ class EvaluationRows:
             "policies",
             "effect",
         )
-        unit = None if self.unit is None else self.unit[at]
-        some = {name: getattr(self, name)[at] for name in names}
-        return replace(self, unit=unit, **some)
+        known = [n for n in ("unit", "count") if getattr(self, n) is not None]
+        some = {name: getattr(self, name)[at] for name in (*names, *known)}
+        return replace(self, **some)
 
     def thinned(self, at: IntArray) -> EvaluationRows:
         """Return some rows that stand for all: in each cell, and of the people in question."""
@@ -368,13 +381,15 @@ class EvaluationRows:
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
             self.unit,
+            self.count,
         )
 
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         C = 2 * self.n_populations + 1
         values = np.column_stack(columns)
-        return Sums.of_rows(self.cell, self.share, values, C, self.unit).totals()
+        sums = Sums.of_rows(self.cell, self.share, values, C, self.unit, self.count)
+        return sums.totals()
 
     def total_given_target(self, column: Array, reach: Array) -> tuple[float, float]:
         """Return the total of a column (n,) and its variance, with target rows taken as given.
@@ -388,7 +403,8 @@ class EvaluationRows:
             np.where(target, self.share[target] @ column[target], column)
         )
         one = np.zeros(2 * self.n_populations + 1)
-        np.maximum.at(one, self.cell, np.where(target, 0.0, np.abs(self.share * reach)))
+        each = self.share if self.count is None else self.share / self.count
+        np.maximum.at(one, self.cell, np.where(target, 0.0, np.abs(each * reach)))
         return float(total.value[0]), max(
             float(total.covariance[0, 0]), float(one @ one)
         )
@@ -396,11 +412,11 @@ class EvaluationRows:
 
 def labelled_rows(
     X: MatrixLike, **columns: ArrayLike | None
-) -> tuple[LabelledRows, BoolArray]:
-    """Check rows; return those that carry a label and a weight, and which they are."""
+) -> tuple[LabelledRows, Rows]:
+    """Check rows; return those that carry a label and a weight, and all as they were given."""
     matrix = feature_matrix(X)
     rows, _ = check_rows(columns, len(matrix))
-    return rows.labelled(matrix), rows.is_used
+    return rows.labelled(matrix), rows
 
 
 def evaluation_rows(
@@ -442,7 +458,7 @@ def evaluation_rows(
 
 def refuse_few(rows: LabelledRows) -> None:
     """Refuse tables that the usual folds leave empty."""
-    fewest = min(len(at) for at in rows.all_cells())
+    fewest = min(rows.people)
     if fewest < N_FOLDS:
         raise InputError(
             f"an evaluation fits policies and outcomes without each of {N_FOLDS} folds (n_folds="
@@ -503,8 +519,9 @@ def labelled_part(
         aim=np.zeros(n),
         policies=nuisances.policies,
         effect=scale * nuisances.effect,
-        size=np.bincount(rows.cell, minlength=2 * K)[:K].astype(np.float64),
+        size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
         unit=rows.unit,
+        count=rows.count,
     )
 
 
@@ -536,4 +553,6 @@ def with_target(
     }
     if labelled.unit is not None:
         both["unit"] = np.append(labelled.unit, np.arange(len(X)) % MOST_UNITS)
+    if labelled.count is not None:
+        both["count"] = np.append(labelled.count, ones)
     return replace(labelled, **both)

@@ -22,6 +22,7 @@ from unjoined._threads import (
     over_pieces,
 )
 from unjoined._typing import Array, IntArray
+from unjoined.data.rows import some_rows
 from unjoined.model.additive_basis import (
     CURVE,
     PAIR,
@@ -450,17 +451,17 @@ def hold_out_specifications(
             )
     fits = {name: [fit[name] for fit in found] for name in named}
     losses = {
-        name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()
+        name: f.price * rows.people / rows.people.sum() for name, f in named.items()
     }
     for j, held in enumerate(folds):
         lost = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in lost.items():
             losses[name][held] += loss
-    table = SpecificationTable.of_losses(losses, rows.unit)
+    table = SpecificationTable.of_losses(losses, rows)
     others = tuple(
         SpecificationTable.of_losses(
             {name: np.delete(loss, at) for name, loss in losses.items()},
-            None if rows.unit is None else np.delete(rows.unit, at),
+            rows.take(np.delete(np.arange(len(rows.y)), at)),
         )
         for at in folds
     )
@@ -538,7 +539,7 @@ def average_specifications(
     which forms are tried over all.
     """
     n = len(rows.y)
-    at = np.sort(rng.permutation(n)[:CHOICE_ROWS])
+    at = some_rows(n, CHOICE_ROWS, rng)
     held = hold_out_specifications(
         rows.take(at),
         family,
@@ -643,8 +644,7 @@ def _over_all(
     beyond = np.delete(np.arange(len(rows.y)), at)
     tables = [
         SpecificationTable.of_losses(
-            {name: loss[some] for name, loss in losses.items()},
-            None if rows.unit is None else rows.unit[some],
+            {name: loss[some] for name, loss in losses.items()}, rows.take(some)
         )
         for some in (beyond, *(beyond[fold[beyond] != j] for j in range(K)))
     ]

@@ -11,7 +11,7 @@ from numpy.random import RandomState as Rng
 from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.data.rows import LabelledRows, deal_rows
+from unjoined.data.rows import LabelledRows, deal_rows, some_rows
 from unjoined.model.averaging import CHOICE_ROWS, average_specifications
 from unjoined.model.basis import Scaling
 from unjoined.model.families import BernoulliFamily, Family, GaussianFamily, MeanFamily
@@ -118,7 +118,8 @@ class Likelihood:
         population = rows.population[at]
         y, exposure, propensity = self.rows(X, rows.label[at], population)
         unit = None if rows.unit is None else rows.unit[at]
-        known = ModelRows.of_weights(X, y, exposure, rows.weight[at], unit)
+        count = None if rows.count is None else rows.count[at]
+        known = ModelRows.of_weights(X, y, exposure, rows.weight[at], unit, count)
         return known, propensity
 
 
@@ -257,7 +258,7 @@ class CrossFit:
         )
         at = rows.of_kind(OUTCOME)
         if is_given:
-            at = at[np.sort(rng.permutation(len(at))[:CHOICE_ROWS])]
+            at = at[some_rows(len(at), CHOICE_ROWS, rng)]
         outcomes, propensity = likelihood.outcomes(rows, at)
         fit, without, place = average_specifications(
             outcomes,

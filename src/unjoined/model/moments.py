@@ -192,11 +192,17 @@ class PolicySums(Additive):
         )
 
     def add(
-        self, population: int, X: Array, scaling: Scaling, label: Array, weight: Array
+        self,
+        population: int,
+        X: Array,
+        scaling: Scaling,
+        label: Array,
+        weight: Array,
+        count: Array | None = None,
     ) -> None:
-        """Add treatment rows of one population, in place."""
+        """Add treatment rows of one population, in place; a row may stand for several people."""
         q = self.label.shape[1]
-        self.n_rows[population] += len(X)
+        self.n_rows[population] += len(X) if count is None else int(count.sum())
         self.weight[population] += weight.sum()
         unit = bool(np.all(weight == 1.0))
         values = np.empty(q * min(len(X), CACHE_ROWS))
@@ -210,6 +216,9 @@ class PolicySums(Additive):
             self.label[population] += np.dot(weighted, label[chunk])
             gram = np.dot(weighted, D.T)
             self.gram[population] += gram
+            if count is not None:
+                self.square[population] += np.dot(weighted / count[chunk], weighted.T)
+                continue
             self.square[population] += gram if unit else np.dot(weighted, weighted.T)
 
     def of(self, *populations: int) -> PolicySums:
@@ -234,7 +243,7 @@ def sum_policies(
         some = np.concatenate([at[:: max(len(at) // SCALING_ROWS, 1)] for at in cells])
         scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
         # Products of functions that the rows cannot carry anyway would fill the memory.
-        q = n_functions(sum(map(len, cells)), d)
+        q = n_functions(sum(rows.people[len(cells) :]), d)
     pieces = [
         (k, at[start : start + PIECE_ROWS])
         for k, at in enumerate(cells)
@@ -244,7 +253,8 @@ def sum_policies(
     def sums(piece: tuple[int, IntArray]) -> PolicySums:
         k, at = piece
         total = PolicySums.zero(d, len(cells), q)
-        total.add(k, rows.X[at], scaling, rows.label[at], rows.weight[at])
+        count = None if rows.count is None else rows.count[at]
+        total.add(k, rows.X[at], scaling, rows.label[at], rows.weight[at], count)
         return total
 
     total = reduce(

@@ -16,7 +16,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, unit_mean
-from unjoined.data.rows import LabelledRows
+from unjoined.data.rows import LabelledRows, some_rows
 from unjoined.errors import InputError
 from unjoined.model.averaging import (
     CHOICE_ROWS,
@@ -98,7 +98,11 @@ class AdditiveMean:
 
 
 def _coded(
-    X: Array, label: Array, weight: Array, unit: IntArray | None = None
+    X: Array,
+    label: Array,
+    weight: Array,
+    unit: IntArray | None = None,
+    count: Array | None = None,
 ) -> tuple[ModelRows, Family, float, float]:
     """Return rows of one label, which must vary, with its law, offset and scale."""
     low = float(label.min())
@@ -111,7 +115,7 @@ def _coded(
         offset = float(np.average(label, weights=weight))
         scale = float(np.sqrt(np.average((label - offset) ** 2, weights=weight)))
     rows = ModelRows.of_weights(
-        X, (label - offset) / scale, np.zeros(len(label)), weight, unit
+        X, (label - offset) / scale, np.zeros(len(label)), weight, unit, count
     )
     return rows, family, offset, scale
 
@@ -143,7 +147,7 @@ def cross_fit_additive_means(
 ) -> list[AdditiveMean]:
     """Fit the mean of one label, which must vary, without each fold in turn."""
     rows, family, offset, scale = _coded(X, label, weight)
-    at = np.sort(rng.permutation(len(label))[:CHOICE_ROWS])
+    at = some_rows(len(label), CHOICE_ROWS, rng)
     held = hold_out_specifications(
         rows.take(at), family, MEAN_SPECIFICATIONS, fold[at], n_jobs=n_jobs
     )
@@ -257,7 +261,8 @@ def fit_policies(
             policies.append(FoldedPolicy.constant(float(propensity[0]), fold[at]))
         elif model is None:
             unit = None if rows.unit is None else rows.unit[at]
-            one, family, _, _ = _coded(X[at], propensity, weight, unit)
+            count = None if rows.count is None else rows.count[at]
+            one, family, _, _ = _coded(X[at], propensity, weight, unit, count)
             found = average_specifications(
                 one,
                 family,

@@ -79,9 +79,9 @@ class _Cell:
         return f"the {self.kind} rows of population {self.population!r}"
 
 
-def effective_size(weight: Array) -> float:
-    r"""Return :math:`(\sum w)^2 / \sum w^2`, Kish's effective number of rows."""
-    return float(weight.sum() ** 2 / np.sum(weight**2))
+def effective_size(weight: Array, people: Array | float = 1.0) -> float:
+    r"""Return :math:`(\sum w)^2 / \sum w^2`, Kish's effective number of rows or people."""
+    return float(np.sum(people * weight) ** 2 / np.sum(people * weight**2))
 
 
 def weigh_shift(

@@ -122,9 +122,9 @@ class ModelRows:
         Array  # (n,) probability of treatment, or its distance from the mean policy
     )
     weight: Array  # (n,) adding up to the number of rows of equal weight that are worth as much
-    unit: IntArray | None = (
-        None  # (n,) the draw that a row belongs to, None if it is one
-    )
+    # (n,) the draw that a row belongs to, None if it is one
+    unit: IntArray | None = None
+    count: Array | None = None  # (n,) people that a row stands for, None if it is one
 
     @classmethod
     def of_weights(
@@ -134,15 +134,27 @@ class ModelRows:
         exposure: Array,
         weight: Array,
         unit: IntArray | None = None,
+        count: Array | None = None,
     ) -> ModelRows:
         """Return rows whose weights have any scale."""
-        return cls(X, y, exposure, weight * (weight.sum() / np.sum(weight**2)), unit)
+        square = np.sum(weight**2 if count is None else weight**2 / count)
+        return cls(X, y, exposure, weight * (weight.sum() / square), unit, count)
+
+    @property
+    def people(self) -> Array:
+        """How many people each row stands for."""
+        return np.ones(len(self.y)) if self.count is None else self.count
 
     def take(self, at: IntArray) -> ModelRows:
         """Return some of the rows."""
-        unit = None if self.unit is None else self.unit[at]
-        return ModelRows(
-            self.X[at], self.y[at], self.exposure[at], self.weight[at], unit
+        return replace(
+            self,
+            X=self.X[at],
+            y=self.y[at],
+            exposure=self.exposure[at],
+            weight=self.weight[at],
+            unit=None if self.unit is None else self.unit[at],
+            count=None if self.count is None else self.count[at],
         )
 
 
@@ -168,10 +180,13 @@ class Member:
         return cls(weight, specification, fit.family, base, effect)
 
 
-def _error_of_sum(values: Array, unit: IntArray) -> float:
-    """Return the standard error of a sum over rows that belong to the draws named."""
-    sums = np.bincount(unit, values - values.mean())
-    return float(np.sqrt(sums @ sums))
+def _error_of_sum(values: Array, people: Array, unit: IntArray | None = None) -> float:
+    """Return the standard error of a sum over rows of so many people, or of the draws named."""
+    apart = values - people * (values.sum() / people.sum())
+    if unit is not None:
+        sums = np.bincount(unit, apart)
+        return float(np.sqrt(sums @ sums))
+    return float(np.sqrt(apart @ (apart / people)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -191,9 +206,9 @@ class SpecificationTable:
 
     @classmethod
     def of_losses(
-        cls, losses: dict[str, Array], unit: IntArray | None = None
+        cls, losses: dict[str, Array], rows: ModelRows | None = None
     ) -> SpecificationTable:
-        """Weigh the forms by their losses, row by row.
+        """Weigh the forms by their losses, row by row; ``rows`` say what is a draw.
 
         Rows that depend on each other say the same more than once: differences are divided by the
         design effect, by how much more sums of draws vary than those of as many single rows.
@@ -202,11 +217,12 @@ class SpecificationTable:
         order = sorted(total, key=lambda name: total[name])
         gaps = [losses[name] - losses[order[0]] for name in order]
         difference = np.array([gap.sum() for gap in gaps])
-        error = np.array([np.sqrt(len(gap)) * gap.std() for gap in gaps])
+        people = np.ones(len(gaps[0])) if rows is None else rows.people
+        error = np.array([_error_of_sum(gap, people) for gap in gaps])
         effect = 1.0
-        if unit is not None:
+        if rows is not None and rows.unit is not None:
             alone = error
-            error = np.array([_error_of_sum(gap, unit) for gap in gaps])
+            error = np.array([_error_of_sum(gap, people, rows.unit) for gap in gaps])
             effect = max(float(error @ error / max(alone @ alone, 1e-300)), 1.0)
         weight = np.exp(-difference / (effect * NATS))
         weight /= weight.sum()
