@@ -14,6 +14,8 @@ import pytest
 from unjoined import SeparateLabels
 from unjoined.cli.entry import main
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 YES_NO = {
     "da": ("ja", "nej"),
     "de": ("Ja", "Nein"),

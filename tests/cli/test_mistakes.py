@@ -29,6 +29,8 @@ from unjoined.data import paper_problem, unjoin, write_table
 from unjoined.data.raw import raw_customers, write_raw_files
 from unjoined.federated import write_sums
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def run(capsys, *arguments):
     """Run one command; return its exit code, stdout and stderr."""

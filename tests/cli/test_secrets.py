@@ -10,6 +10,8 @@ from unjoined import FourLogistic, SeparateLabels, read_table, save_model
 from unjoined.cli.entry import main
 from unjoined.errors import ColumnWarning, MissingExtraError, TableError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 SECRET = "hunter2"  # noqa: S105
 ADDRESSES = [
     f"https://me:{SECRET}@shop.example/a.csv",

@@ -14,6 +14,8 @@ from unjoined import FourLogistic, SeparateLabels, read_table, save_model
 from unjoined.cli.entry import main
 from unjoined.cli.program import COMMANDS, LOADED
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 SETTINGS = """
 outcomes = { north = "outcomes_north.parquet", south = "outcomes_south.parquet" }
 treatments = { north = "treatments_north.parquet", south = "treatments_south.parquet" }

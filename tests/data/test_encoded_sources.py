@@ -12,6 +12,8 @@ from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
 from unjoined.data import SqlQuery
 from unjoined.errors import ColumnWarning
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 LABELS = {"outcome": "bought", "treatment": "mailed"}
 SIZES = {("outcome", "N"): 210, ("outcome", "S"): 190, ("treatment", "N"): 170}
 CELLS = [*SIZES, ("treatment", "S")]

@@ -22,6 +22,8 @@ from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import fourier_plan
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 FAST = MinMaxUplift(
     basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0
 )

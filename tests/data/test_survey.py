@@ -17,6 +17,8 @@ from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import CellKFold, TableEncoder
 from unjoined.errors import ColumnWarning, TableError, WeakIdentificationWarning
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 300
 LABELS = {"outcome": "bought", "treatment": "mailed"}
 CELLS = [(kind, name) for kind in ("outcome", "treatment") for name in ("N", "S")]

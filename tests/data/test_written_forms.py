@@ -13,6 +13,8 @@ from unjoined.cli.entry import main
 from unjoined.data import TableEncoder
 from unjoined.errors import ColumnWarning, LabelError, TableError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 400
 KINDS = (("y", "N"), ("y", "S"), ("t", "N"), ("t", "S"))
 

@@ -20,6 +20,7 @@ MODELS = {
     "density": DensityUplift(random_state=0),
 }
 pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
     pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]

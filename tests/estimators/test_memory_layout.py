@@ -26,7 +26,10 @@ MODELS = [
     TwoStageUplift(),
 ]
 models = pytest.mark.parametrize("model", MODELS, ids=repr)
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+]
 
 
 def draw():

@@ -122,7 +122,7 @@ def fitted():
 # --- Units and symmetries -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (3.0, 7.0), (0.0, 1e-3)])
+@pytest.mark.parametrize(("low", "high"), [(3.0, 7.0), (0.0, 1e-3)])
 def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high, fitted):
     data, plain = fitted("bernoulli")
     other = fit(with_outcomes(data, lambda y: low + (high - low) * y))
@@ -142,8 +142,7 @@ def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high, fitted
     )
 
 
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
-@pytest.mark.parametrize("slope", [-10.0, 1e-3])
+@pytest.mark.parametrize(("family", "slope"), [("mean", -10.0), ("gaussian", 1e-3)])
 def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(
     family, slope, fitted
 ):
@@ -169,7 +168,7 @@ def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(
     )  # of 500 rows, to one rank
 
 
-@EVERY_FAMILY
+@pytest.mark.parametrize("family", ["bernoulli", "mean"])
 def test_units_of_features_change_nothing(family, fitted):
     data, plain = fitted(family)
     other = {**data, "X": data["X"] * [1e3, 1e-2] + [5.0, -7.0]}
@@ -200,13 +199,10 @@ def test_exchanging_treated_and_untreated_flips_the_sign(family, fitted):
 @pytest.mark.parametrize(
     "names",
     [
-        np.array([1, 2]),
         np.array([False, True]),
-        np.array([0.5, 2.5]),
-        np.array(["north", "south"]),
         np.array(["2024-01-01", "2025-01-01"], dtype="datetime64[D]"),
     ],
-    ids=["int", "bool", "float", "str", "date"],
+    ids=["bool", "date"],
 )
 def test_names_of_populations_change_nothing(names, fitted):
     data, plain = fitted("bernoulli")
@@ -218,11 +214,10 @@ def test_names_of_populations_change_nothing(names, fitted):
     assert other.score(**named) == plain.score(**data)
 
 
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
-def test_the_order_of_populations_changes_nothing_but_the_folds(family, fitted):
-    data, plain = fitted(family)
+def test_the_order_of_populations_changes_nothing_but_the_folds(fitted):
+    data, plain = fitted("mean")
     swapped = {**data, "population": np.where(data["population"] == "A", "B", "A")}
-    other = fit(swapped, family=family)
+    other = fit(swapped, family="mean")
     uplift = plain.predict(data["X"])
     off = other.predict(data["X"]) - uplift
     assert np.sqrt(np.mean(off**2)) < 0.1 * uplift.std()
@@ -230,7 +225,7 @@ def test_the_order_of_populations_changes_nothing_but_the_folds(family, fitted):
     assert_allclose(other.predict_policies(data["X"]), propensities[:, ::-1], atol=0.1)
 
 
-@EVERY_FAMILY
+@pytest.mark.parametrize("family", ["mean", "gaussian"])
 def test_bits_depend_on_the_seed_but_not_on_the_threads(family, fitted):
     data, plain = fitted(family)
     seed = np.random.RandomState(0)
@@ -296,9 +291,9 @@ def test_treating_all_and_none_reduces_it_to_two_regressions(family):
 def test_linear_truth_is_found_within_its_standard_errors(family):
     """Mean of the uplift at random x. The mean family's average effect has the variance
     sigma^2 / (n sum_k E[c_k^2]), with sigma^2 <= 1 + E[u^2] / 4 < 2 and E[c^2] >= 0.05 for
-    these policies; estimated policies add as much again. Real: 5 sqrt(2 * 2 / (2000 * 0.1)),
+    these policies; estimated policies add as much again. Real: 5 sqrt(2 * 2 / (1000 * 0.1)),
     binary half of it, as outcomes have variances below 1/4."""
-    n = 2000
+    n = 1000
     model = fit(draw(family, n=n), family=family)
     X = problem(family).draw_joint(5000, random_state=1).X
     bound = 5 * np.sqrt(2 * 2 / (n * 0.1)) * (0.5 if family == "bernoulli" else 1.0)
@@ -764,14 +759,18 @@ def test_categories_are_named_or_numbered(coded):
     assert np.sqrt(np.mean(off**2)) < 0.1
 
 
-@pytest.mark.parametrize("wrong", ["place", 2, -1, True, 1.5])
-def test_categories_that_are_not_there_are_refused(wrong):
+def test_categories_that_are_not_there_are_refused():
     data = draw(n=40)
-    with pytest.raises(InputError, match=r"categorical_features must be below 2, got"):
-        fit(data, categorical_features=[wrong])
     frame = pd.DataFrame(data["X"], columns=["age", "income"])
-    with pytest.raises(InputError, match=r"must be one of \['age', 'income'\], got"):
-        fit({**data, "X": frame}, categorical_features=[wrong])
+    for wrong in ("place", 2, -1, True, 1.5):
+        with pytest.raises(
+            InputError, match=r"categorical_features must be below 2, got"
+        ):
+            fit(data, categorical_features=[wrong])
+        with pytest.raises(
+            InputError, match=r"must be one of \['age', 'income'\], got"
+        ):
+            fit({**data, "X": frame}, categorical_features=[wrong])
 
 
 # --- Gross values -------------------------------------------------------------------------------
@@ -811,10 +810,9 @@ def test_gross_values_of_no_weight_call_for_nothing():
     assert threshold_of({**spoiled, "sample_weight": weight}) == np.inf
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_long_tail_on_one_side_is_not_bounded(sign):
+def test_a_long_tail_on_one_side_is_not_bounded():
     """Sums of money: bounding would change the mean that is estimated."""
-    money = lambda X, rng: sign * np.exp(1.5 * rng.standard_normal(len(X)))  # noqa: E731
+    money = lambda X, rng: -np.exp(1.5 * rng.standard_normal(len(X)))  # noqa: E731
     assert threshold_of(draw("real", n=400, noise=money)) == np.inf
 
 
@@ -926,38 +924,28 @@ def test_em_and_the_additive_model_agree_on_a_linear_truth():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("model", "message"),
     [
         (
-            {"family": "poisson"},
-            r"family must be one of 'auto', 'bernoulli'.* got 'poisson'",
+            Uplift(family="poisson"),
+            r"family must be one of 'auto', 'bern.* got 'poisson'",
         ),
-        ({"shift_clip": -1.0}, r"shift_clip must be .*got -1"),
-    ],
-)
-def test_wrong_parameters_are_named(settings, message):
-    with pytest.raises(InputError, match=message):
-        Uplift(**settings).fit(**draw(n=20))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+        (Uplift(shift_clip=-1.0), r"shift_clip must be .*got -1"),
         (
-            {"family": "mean"},
+            EMUplift(family="mean"),
             r"family must be one of 'auto', 'bernoulli', 'gaussian', got 'mean'",
         ),
-        ({"policy_model": "logistic"}, r"policy_model must be .*got 'logistic'"),
+        (EMUplift(policy_model="logistic"), r"policy_model must be .*got 'logistic'"),
         (
-            {"policy_model": Ridge()},
+            EMUplift(policy_model=Ridge()),
             r"policy_model must be None or a classifier, got Ridge",
         ),
-        ({"n_starts": 0}, r"n_starts must be .*got 0"),
+        (EMUplift(n_starts=0), r"n_starts must be .*got 0"),
     ],
 )
-def test_wrong_parameters_of_em_are_named(settings, message):
+def test_wrong_parameters_are_named(model, message):
     with pytest.raises(InputError, match=message):
-        EMUplift(**settings).fit(**draw(n=20))
+        model.fit(**draw(n=20))
 
 
 @pytest.mark.filterwarnings("ignore:the likelihood did not settle")  # trees need not
@@ -974,7 +962,9 @@ def test_em_takes_models_that_have_a_length():
 def test_em_has_models_of_its_own(family):
     data = draw(family, n=150)
     model = {"bernoulli": LogisticRegression(), "gaussian": LinearRegression()}[family]
-    own, given = (EMUplift(each, random_state=0).fit(**data) for each in (None, model))
+    own, given = (
+        EMUplift(each, n_starts=1, random_state=0).fit(**data) for each in (None, model)
+    )
     assert_array_equal(own.predict(data["X"]), given.predict(data["X"]))
 
 
@@ -1016,31 +1006,22 @@ def test_tables_may_be_weighted_to_the_target():
     assert fit(draw("real", n=200), shift="classifier").shift_ is not None
 
 
+def test_models_are_saved_and_loaded(coded, fitted, tmp_path):
+    categories = coded, fit(coded, categorical_features=[1])
+    for data, model in (fitted("bernoulli"), fitted("gaussian"), categories):
+        path = tmp_path / f"{model.family}.skops"
+        loaded = load_model(save_model(model, path))
+        assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))
+        assert_array_equal(
+            loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"])
+        )
+        assert loaded.score(**data) == model.score(**data)
+        assert loaded.average_effect_ == model.average_effect_
+
+
 @pytest.mark.parametrize(
-    ("family", "settings"),
-    [
-        ("bernoulli", {}),
-        ("mean", {"categorical_features": [1]}),
-        ("gaussian", {}),
-    ],
+    ("n", "family"), [(1, "mean"), (1, "gaussian"), (2, "mean"), (4, "gaussian")]
 )
-def test_models_are_saved_and_loaded(family, settings, tmp_path):
-    data = draw(family, n=150)
-    data["X"] = np.column_stack([data["X"][:, 0], np.round(data["X"][:, 1])])
-    model = fit(data, family=family, **settings)
-    loaded = load_model(save_model(model, tmp_path / "model.skops"))
-    assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))
-    assert_array_equal(
-        loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"])
-    )
-    assert loaded.score(**data) == model.score(**data)
-    assert getattr(loaded, "average_effect_", None) == getattr(
-        model, "average_effect_", None
-    )
-
-
-@pytest.mark.parametrize("n", [1, 2, 4])
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_small_tables_can_be_fitted(n, family):
     """One outcome row of each population is the least that has folds at all."""

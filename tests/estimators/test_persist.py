@@ -37,6 +37,8 @@ from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import LIVES_AT
 from unjoined.paper import HuberLoss, SmoothLoss
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 # What files of earlier versions call our types. Names may be added, none may go.
 STORED = """
 AbsoluteLoss AdditiveAverage AdditiveBasis AdditiveFit AdditiveMean BernoulliFamily BoundsReport

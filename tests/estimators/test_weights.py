@@ -9,6 +9,8 @@ import unjoined as uj
 from unjoined import SeparateLabels
 from unjoined.data.rows import separate_labels
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 # Rounding, magnified by solvers that stop at a tolerance.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 SEED = {"random_state": 0}

@@ -23,6 +23,8 @@ from unjoined.errors import InputError
 from unjoined.evaluate.strength import GainByScore, ranking_noise
 from unjoined.evaluate.terms import average_effect
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 Z95 = 1.959963984540054
 
 

@@ -28,6 +28,8 @@ from unjoined.model.basis import Scaling
 from unjoined.model.draw import draw_basis
 from unjoined.model.regressors import Nuisances, cross_fit
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 QUICK = {"policy_model": LogisticRegression(), "outcome_model": Ridge()}
 FUNCTIONS = {
     "weighted_risk": weighted_risk,

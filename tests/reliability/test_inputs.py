@@ -18,7 +18,10 @@ from unjoined.errors import ColumnWarning, InputError, UnjoinedError, UnjoinedWa
 from unjoined.evaluate import diagnose
 
 PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+]
 
 
 def frames(label, shares, n=120):

@@ -10,6 +10,8 @@ from unjoined import MinMaxUplift, SeparateLabels, Uplift
 from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError, UnjoinedWarning
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def mean(X, treated):
     return X[:, 1] + treated * (0.5 + X[:, 0])

@@ -15,6 +15,8 @@ from unjoined.evaluate import cross_evaluate, plan_study
 from unjoined.report import Terms, report, report_with_numbers
 from unjoined.targeting import profit_rule, top_share_rule
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 class Page(HTMLParser):
     """Elements, attributes and texts of a page, as a browser would find them."""
@@ -50,7 +52,7 @@ class Page(HTMLParser):
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page(written):
     return Page(written.html)
 
