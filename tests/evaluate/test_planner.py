@@ -44,7 +44,8 @@ def test_a_pilots_standard_error_is_the_closed_form(pilot, quantity):
     assert not plan.is_rough
 
 
-def test_a_plan_for_the_pilot_again_is_its_own_standard_error():
+def test_a_plan_for_the_pilot_again_is_its_own_standard_error(limits):
+    limits("model.crossfit", N_FOLDS=2)
     data = campaign_problem().draw(500, random_state=3)
     score = campaign_problem().uplift(np.asarray(data.X))
     options = {"rules": {"top": ("share", 0.3)}, "random_state": 0}
