@@ -466,20 +466,18 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     assert levelled(real, fold) is real
 
 
-@EVERY_FAMILY
-def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(
-    family, fitted
-):
+def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(fitted):
     """What two people's values of a feature add differs by sqrt(2) times its deviation."""
-    data, model = fitted(family)
-    X = data["X"][~np.isnan(data["y"])]
-    before = model.predict(X)
-    for j, spread in enumerate(model.effect_features_):
-        changes, other = [], X.copy()
-        for k in range(1, len(X), 10):
-            other[:, j] = np.roll(X[:, j], k)
-            changes.append(model.predict(other) - before)
-        assert np.std(changes) == pytest.approx(np.sqrt(2.0) * spread, rel=0.05)
+    for family in FAMILIES:
+        data, model = fitted(family)
+        X = data["X"][~np.isnan(data["y"])]
+        before = model.predict(X)
+        for j, spread in enumerate(model.effect_features_):
+            changes, other = [], X.copy()
+            for k in range(1, len(X), 10):
+                other[:, j] = np.roll(X[:, j], k)
+                changes.append(model.predict(other) - before)
+            assert np.std(changes) == pytest.approx(np.sqrt(2.0) * spread, rel=0.05)
 
 
 def test_forms_with_one_effect_for_all_tie_everybody():
@@ -547,31 +545,31 @@ def test_policies_that_do_not_differ_are_warned_of():
 # --- Forms and their weights --------------------------------------------------------------------
 
 
-@EVERY_FAMILY
-def test_the_table_of_forms_adds_up(family, fitted):
-    _, model = fitted(family)
-    table = model.candidates_
-    assert set(table.name) == {
-        form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS
-    }
-    assert (np.diff(table.loss) >= 0.0).all()
-    assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
-    assert table.standard_error[0] == 0.0
-    assert (table.standard_error[1:] > 0.0).all()
-    assert table.weight.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (np.diff(table.weight) <= 0.0).all()
-    assert_allclose(model.fit_.weight.sum(), 1.0, rtol=1e-12)
-    # Every form that is kept is there once for each fold, its weight shared out.
-    assert len(model.fit_.members) == 2 * len(table.kept)
-    for name, weight in table.kept.items():
-        parts = [
-            member.weight
-            for member in model.fit_.members
-            if member.specification == name
-        ]
-        assert_allclose(parts, weight / 2, rtol=1e-12)
-    assert (np.diff(model.fit_.objective) <= 0.0).all()
-    assert model.fit_.converged
+def test_the_table_of_forms_adds_up(fitted):
+    for family in FAMILIES:
+        _, model = fitted(family)
+        table = model.candidates_
+        assert set(table.name) == {
+            form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS
+        }
+        assert (np.diff(table.loss) >= 0.0).all()
+        assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
+        assert table.standard_error[0] == 0.0
+        assert (table.standard_error[1:] > 0.0).all()
+        assert table.weight.sum() == pytest.approx(1.0, abs=1e-12)
+        assert (np.diff(table.weight) <= 0.0).all()
+        assert_allclose(model.fit_.weight.sum(), 1.0, rtol=1e-12)
+        # Every form that is kept is there once for each fold, its weight shared out.
+        assert len(model.fit_.members) == 2 * len(table.kept)
+        for name, weight in table.kept.items():
+            parts = [
+                member.weight
+                for member in model.fit_.members
+                if member.specification == name
+            ]
+            assert_allclose(parts, weight / 2, rtol=1e-12)
+        assert (np.diff(model.fit_.objective) <= 0.0).all()
+        assert model.fit_.converged
 
 
 def test_forms_are_weighed_by_their_losses_row_by_row():

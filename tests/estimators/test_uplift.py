@@ -121,25 +121,23 @@ def test_equal_effects_are_seldom_called_different():
     assert different <= n_seeds // 3
 
 
-@pytest.mark.parametrize(
-    ("rise", "words"),
-    [
+def test_words_follow_how_far_uplift_rises_with_the_rank(clear):
+    cases = (
         (3.1, "People clearly respond differently."),
         (2.3, "People probably respond differently."),
         (2.1, "The rows do not show that people respond differently."),
         (np.nan, "The rows do not show that people respond differently."),
-    ],
-)
-def test_words_follow_how_far_uplift_rises_with_the_rank(rise, words, clear):
-    other = copy(clear)
-    other.heterogeneity_ = Estimate(0.02 * rise, 0.02)
-    assert other.reason_.startswith(words)
-    assert words in other.summary()
-    assert ("Rank by it with care." in other.summary()) == (not rise > 2.2)
-    assert (
-        f"The {'effect' if rise > 2.2 else 'estimate'} varies with income"
-        in other.summary()
     )
+    for rise, words in cases:
+        other = copy(clear)
+        other.heterogeneity_ = Estimate(0.02 * rise, 0.02)
+        assert other.reason_.startswith(words)
+        assert words in other.summary()
+        assert ("Rank by it with care." in other.summary()) == (not rise > 2.2)
+        assert (
+            f"The {'effect' if rise > 2.2 else 'estimate'} varies with income"
+            in other.summary()
+        )
 
 
 def test_predictions_average_to_the_average_effect(data, model):
@@ -156,9 +154,8 @@ def test_predictions_average_to_the_average_effect(data, model):
         assert average == fitted.gain_.everyone()
 
 
-@pytest.mark.parametrize(
-    ("measured", "model", "expected"),
-    [
+def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains():
+    cases = (
         (
             Estimate(1.0, 0.5),
             Estimate(0.3, 0.3),
@@ -167,12 +164,9 @@ def test_predictions_average_to_the_average_effect(data, model):
         (Estimate(3.0, 0.5), Estimate(1.0, 0.3), 3.0 - 0.64 / 2.0),
         (Estimate(1.0, 0.2), Estimate(0.0, 0.3), 1.0),  # the model is no surer
         (Estimate(1.0, 0.2), Estimate(1.0, 0.1), 1.0),
-    ],
-)
-def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains(
-    measured, model, expected
-):
-    assert measured.shrunk_towards(model) == pytest.approx(expected)
+    )
+    for measured, model, expected in cases:
+        assert measured.shrunk_towards(model) == pytest.approx(expected)
 
 
 BASES = {

@@ -201,9 +201,8 @@ def test_rules_of_all_kinds(data, score):
     assert np.isfinite(rules["dear"].value)
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
+def test_rules_that_are_none_are_refused(data, score):
+    cases = (
         ({"x": ("share", 1.5)}, r"must lie in \[0, 1\]"),
         ({"x": ("part", 0.5)}, "kind of rule 'x'"),
         ({"x": ("share", 0.5, 1.0)}, "a kind and a number"),
@@ -212,11 +211,10 @@ def test_rules_of_all_kinds(data, score):
         ({"x": ("budget", -1.0)}, "rule 'x'"),
         ({"auuc": ("share", 0.5)}, "cannot be called"),
         (("share", 0.5), "mapping of names"),
-    ],
-)
-def test_rules_that_are_none_are_refused(data, score, rules, message):
-    with pytest.raises(InputError, match=message):
-        evaluate_uplift(score, data, rules=rules)
+    )
+    for rules, message in cases:
+        with pytest.raises(InputError, match=message):
+            evaluate_uplift(score, data, rules=rules)
 
 
 def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
