@@ -232,7 +232,7 @@ def test_the_order_of_populations_changes_nothing_but_the_folds(fitted):
     assert_allclose(other.predict_policies(data["X"]), propensities[:, ::-1], atol=0.1)
 
 
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
+@EVERY_FAMILY
 def test_bits_depend_on_the_seed_but_not_on_the_threads(family, fitted):
     data, plain = fitted(family)
     seed = np.random.RandomState(0)
@@ -241,6 +241,7 @@ def test_bits_depend_on_the_seed_but_not_on_the_threads(family, fitted):
     assert other.candidates_.name == plain.candidates_.name
     assert_array_equal(other.candidates_.loss, plain.candidates_.loss)
     assert other.average_effect_ == plain.average_effect_
+    assert other.summary() == plain.summary()
     if family == "mean":
         third = fit_quickly(data, family=family, random_state=1)
         assert (third.predict(data["X"]) != plain.predict(data["X"])).any()
@@ -513,6 +514,8 @@ def test_any_number_of_populations_is_taken():
     assert np.sqrt(np.mean((propensities - truth) ** 2)) < 0.18
     assert np.isfinite(model.score(**data))
     assert not model.identification_.is_weak
+    effect = problem("real").uplift(data["X"])
+    assert np.corrcoef(model.predict(data["X"]), effect)[0, 1] > 0.9
 
 
 @pytest.mark.slow
@@ -753,6 +756,7 @@ def test_categories_are_named_or_numbered(coded):
     frame = pd.DataFrame(coded["X"], columns=["age", "place"])
     named = fit({**coded, "X": frame}, categorical_features=["place"])
     assert_array_equal(named.predict(frame), model.predict(coded["X"]))
+    assert "place" in named.summary().splitlines()[2]
     negative = np.array([[0.0, 7.0], [0.0, 2.0], [0.0, 4.0], [0.0, 5.0]])
     high, low, lower, unseen = model.predict(negative)
     assert high > max(low, lower) + 1.0
@@ -1024,6 +1028,8 @@ def test_models_are_saved_and_loaded(coded, fitted, tmp_path):
         )
         assert loaded.score(**data) == model.score(**data)
         assert loaded.average_effect_ == model.average_effect_
+        assert loaded.summary() == model.summary()
+        assert loaded.reason_ == model.reason_
 
 
 @pytest.mark.parametrize(

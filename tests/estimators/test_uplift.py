@@ -12,15 +12,8 @@ from problems import PROBLEMS
 from scipy.special import expit
 from trials import oracle_share
 
-from unjoined import (
-    SeparateLabels,
-    Uplift,
-    identification_strength,
-    load_model,
-    save_model,
-)
+from unjoined import Uplift, identification_strength
 from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.data.rows import separate_labels
 from unjoined.evaluate import Estimate, diagnose
 from unjoined.model.specifications import SpecificationTable
 
@@ -286,55 +279,12 @@ def test_the_table_of_forms_reads_well_as_text_in_a_notebook_and_as_a_frame(mode
         assert "array" not in repr(whole)
 
 
-def test_same_seed_gives_the_same_bits_whatever_the_threads(data, model):
-    again = Uplift(n_jobs=1, random_state=0).fit(**data)
-    np.testing.assert_array_equal(again.predict(data.X), model.predict(data.X))
-    assert again.summary() == model.summary()
-    assert again.candidates_.name == model.candidates_.name
-
-
-def test_any_number_of_populations_is_taken():
-    X = np.random.RandomState(0).standard_normal((900, 2))
-    rng = np.random.RandomState(1)
-    population = np.resize(["a", "b", "c"], 900)
-    kind = np.repeat(["outcome", "treatment"], 450)
-    propensity = np.select([population == "a", population == "b"], [0.9, 0.5], 0.1)
-    treated = rng.random_sample(900) < propensity
-    y = np.where(
-        kind == "treatment", treated, X[:, 0] + treated * X[:, 1] + rng.normal(size=900)
-    )
-    data = SeparateLabels(**separate_labels(y, kind), X=X, population=population)
-    model = Uplift(random_state=0).fit(**data)
-    assert model.populations_ == ["a", "b", "c"]
-    assert oracle_share(model.predict(X), X[:, 1]) > 0.8
-
-
-def test_categories_are_taken():
-    law = real_problem(lambda X: 3.0 * (np.abs(X[:, 1]) < 0.5))
-    data = dict(law.draw(300, random_state=0))
-    code = np.digitize(data["X"][:, 1], [-0.5, 0.5]).astype(float)
-    frame = pd.DataFrame({"age": data["X"][:, 0], "shape": code})
-    model = Uplift(categorical_features=["shape"], random_state=0).fit(
-        **{**data, "X": frame}
-    )
-    assert "shape" in model.summary().splitlines()[2]
-    rows = pd.DataFrame({"age": [0.0, 0.0, 0.0], "shape": [0.0, 1.0, 2.0]})
-    assert np.argmax(model.predict(rows)) == 1
-
-
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_tiny_tables_are_fitted():
     data = PROBLEMS["rotated"].draw(25, 0)
     model = Uplift(random_state=0).fit(**data)
     assert np.isfinite(model.predict(data.X)).all()
     assert model.summary().startswith("Average effect: ")
-
-
-def test_saved_and_loaded_it_predicts_the_same(data, model, tmp_path):
-    loaded = load_model(save_model(model, tmp_path / "m.skops"))
-    np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
-    assert loaded.summary() == model.summary()
-    assert loaded.reason_ == model.reason_
 
 
 @pytest.mark.slow
