@@ -130,3 +130,17 @@ def pytest_collection_modifyitems(config, items):
         path = Path(item.path)
         if not {path.parent.name, path.stem} & MEASURED:
             item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    """Do not measure fixtures of tests that are not measured; pytest-cov pauses for calls alone."""
+    plugin = item.config.pluginmanager.getplugin("_cov")
+    control = getattr(plugin, "cov_controller", None)
+    if control is None or item.get_closest_marker("no_cover") is None:
+        return (yield)
+    control.pause()
+    try:
+        return (yield)
+    finally:
+        control.resume()
