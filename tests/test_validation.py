@@ -56,9 +56,8 @@ def test_populations_must_be_one_dimensional_and_one_per_row():
         check_population(["a"], KIND[:2])
 
 
-@pytest.mark.parametrize(
-    "population",
-    [
+def test_a_missing_population_is_counted_and_its_row_named():
+    cases = (
         ["a", "b", None],
         ["a", "b", np.nan],
         [1.0, 2.0, np.nan],
@@ -70,16 +69,14 @@ def test_populations_must_be_one_dimensional_and_one_per_row():
         pl.Series([1, 2, None]),
         pa.array(["a", "b", None]),
         np.array(["2020-01-01", "2021-01-01", "NaT"], dtype="datetime64[D]"),
-    ],
-    ids=lambda population: (
-        f"{type(population).__module__}-{getattr(population, 'dtype', '')}"
-    ),
-)
-def test_a_missing_population_is_counted_and_its_row_named(population):
-    with pytest.raises(LabelError, match=r"missing in 1 of 3 rows \(first at row 2\)"):
-        check_population(population, KIND[:3])
-    clean = check_population(population, np.array([OUTCOME, TREATMENT, TARGET]))
-    assert len(set(clean[:2].tolist())) == 2
+    )
+    for population in cases:
+        with pytest.raises(
+            LabelError, match=r"missing in 1 of 3 rows \(first at row 2\)"
+        ):
+            check_population(population, KIND[:3])
+        clean = check_population(population, np.array([OUTCOME, TREATMENT, TARGET]))
+        assert len(set(clean[:2].tolist())) == 2
 
 
 def test_a_population_without_a_label_is_refused_with_its_name():
@@ -98,12 +95,15 @@ def test_whole_numbers_beside_nan_stay_whole():
     assert clean.dtype.kind == "i"
 
 
-@pytest.mark.parametrize(
-    "population",
-    [["a", "b"], [1, 2], [True, False], [0.5, 1.5], np.array(["a", "b"], object)],
-)
-def test_populations_may_have_names_of_any_plain_type(population):
-    assert check_population(population, KIND[:2]).tolist() == list(population)
+def test_populations_may_have_names_of_any_plain_type():
+    for population in (
+        ["a", "b"],
+        [1, 2],
+        [True, False],
+        [0.5, 1.5],
+        np.array(["a", "b"], object),
+    ):
+        assert check_population(population, KIND[:2]).tolist() == list(population)
 
 
 # --- cells ----------------------------------------------------------------------------------
@@ -170,15 +170,16 @@ def test_a_column_of_labels_may_be_left_out():
     assert_array_equal(check_labels(None, [NAN, 1.0], 2)[1], [TARGET, TREATMENT])
 
 
-@pytest.mark.parametrize("bad", [np.inf, -np.inf])
-@pytest.mark.parametrize(("name", "row"), [("y", 1), ("treatment", 3)])
-def test_an_infinite_label_names_its_column_and_row(bad, name, row):
-    columns = {"y": [3.0, 4.0, NAN, NAN], "treatment": [NAN, NAN, 0.0, 1.0]}
-    columns[name][row] = bad
-    with pytest.raises(
-        LabelError, match=rf"{name} is infinite in 1 of 4 .*\(first at row {row}\)"
-    ):
-        check_labels(**columns, n=4)
+def test_an_infinite_label_names_its_column_and_row():
+    for bad in (np.inf, -np.inf):
+        for name, row in (("y", 1), ("treatment", 3)):
+            columns = {"y": [3.0, 4.0, NAN, NAN], "treatment": [NAN, NAN, 0.0, 1.0]}
+            columns[name][row] = bad
+            with pytest.raises(
+                LabelError,
+                match=rf"{name} is infinite in 1 of 4 .*\(first at row {row}\)",
+            ):
+                check_labels(**columns, n=4)
 
 
 def test_both_labels_in_a_row_are_refused():
@@ -189,9 +190,8 @@ def test_both_labels_in_a_row_are_refused():
         check_labels([3.0, 4.0, 5.0], [NAN, 0.0, 1.0], 3)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_missing_labels_may_be_written_in_any_way():
+    cases = (
         [1, 0, None],
         [1, 0, NAN],
         ["yes", "no", None],
@@ -201,13 +201,12 @@ def test_both_labels_in_a_row_are_refused():
         pd.array([True, False, None], dtype="boolean"),
         pd.Series(["yes", "no", pd.NA], dtype="string"),
         pl.Series([1, 0, None]),
-    ],
-)
-@pytest.mark.parametrize("name", ["y", "treatment"])
-def test_missing_labels_may_be_written_in_any_way(name, column):
-    label, _ = check_labels(**{"y": None, "treatment": None, name: column}, n=3)
-    assert label.dtype == np.float64
-    assert_array_equal(label, [1.0, 0.0, NAN])
+    )
+    for column in cases:
+        for name in ("y", "treatment"):
+            label, _ = check_labels(**{"y": None, "treatment": None, name: column}, n=3)
+            assert label.dtype == np.float64
+            assert_array_equal(label, [1.0, 0.0, NAN])
 
 
 def test_labels_of_another_length_are_refused():
@@ -242,26 +241,24 @@ def test_every_coding_of_treatment_gives_the_same_minus_and_plus_one(treated):
         assert_array_equal(clean, paper)
 
 
-@pytest.mark.parametrize(
-    ("codes", "shown"),
-    [
+def test_other_codes_of_treatment_are_shown():
+    cases = (
         ([0.0, 1.0, 2.0], r"0\.0, 1\.0, 2\.0"),
         ([1.0, 2.0], r"1\.0, 2\.0"),
         ([-1.0, 0.0], "-1.0, 0"),
-    ],
-)
-def test_other_codes_of_treatment_are_shown(codes, shown):
-    with pytest.raises(LabelError, match=f"0/1, False/True or -1/[+]1, got {shown}"):
-        check_treatment(np.array(codes))
+    )
+    for codes, shown in cases:
+        with pytest.raises(
+            LabelError, match=f"0/1, False/True or -1/[+]1, got {shown}"
+        ):
+            check_treatment(np.array(codes))
 
 
-@pytest.mark.parametrize(
-    "pair", [(0.0, 1.0), (-1.0, 1.0), (1.0, 2.0), (0.0, 100.0), (-3.0, 5.0)]
-)
-def test_outcomes_of_two_whole_numbers_become_exactly_minus_and_plus_one(pair):
-    coding = check_outcome(np.array(pair))
-    assert coding.is_binary
-    assert_array_equal(coding.encode(np.array(pair)), [-1.0, 1.0])
+def test_outcomes_of_two_whole_numbers_become_exactly_minus_and_plus_one():
+    for pair in ((0.0, 1.0), (-1.0, 1.0), (1.0, 2.0), (0.0, 100.0), (-3.0, 5.0)):
+        coding = check_outcome(np.array(pair))
+        assert coding.is_binary
+        assert_array_equal(coding.encode(np.array(pair)), [-1.0, 1.0])
 
 
 @QUICK
@@ -325,15 +322,13 @@ def test_a_weight_of_zero_is_allowed():
     assert_array_equal(check_weight([0, 1], 2), [0.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("bad", "shown"), [(-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf")]
-)
-def test_weights_that_cannot_be_are_shown(bad, shown):
-    with pytest.raises(
-        LabelError,
-        match=rf"finite and not negative, got {shown} in 1 of 3 rows.*the weight 0",
-    ):
-        check_weight([1.0, bad, 0.0], 3)
+def test_weights_that_cannot_be_are_shown():
+    for bad, shown in ((-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf")):
+        with pytest.raises(
+            LabelError,
+            match=rf"finite and not negative, got {shown} in 1 of 3 rows.*the weight 0",
+        ):
+            check_weight([1.0, bad, 0.0], 3)
 
 
 def test_weights_are_one_per_row():
@@ -350,23 +345,23 @@ def test_weights_are_one_per_row():
 # --- features -------------------------------------------------------------------------------
 
 
-@FRAMES
-@pytest.mark.parametrize("values", [["x", "y"], [None, "y"]])
-def test_a_text_column_is_named_with_its_values_and_its_table(frame, values):
-    with pytest.raises(
-        TableError,
-        match=r"features must be numbers, but column 'city' of the mail table holds",
-    ) as caught:
-        check_numeric_columns(
-            frame({"age": [1, 2], "city": values}), table="the mail table"
-        )
-    assert "such as" in str(caught.value)
-    assert "'y'" in str(caught.value)
+def test_a_text_column_is_named_with_its_values_and_its_table():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        for values in (["x", "y"], [None, "y"]):
+            with pytest.raises(
+                TableError,
+                match=r"features must be numbers, but column 'city' of the mail table holds",
+            ) as caught:
+                check_numeric_columns(
+                    frame({"age": [1, 2], "city": values}), table="the mail table"
+                )
+            assert "such as" in str(caught.value)
+            assert "'y'" in str(caught.value)
 
 
-@FRAMES
-def test_numbers_and_booleans_pass_as_features(frame):
-    check_numeric_columns(frame({"a": [1, 2], "b": [0.5, 1.5], "c": [True, False]}))
+def test_numbers_and_booleans_pass_as_features():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        check_numeric_columns(frame({"a": [1, 2], "b": [0.5, 1.5], "c": [True, False]}))
 
 
 def test_pandas_objects_that_are_numbers_pass_as_features():
@@ -387,26 +382,24 @@ def test_arrays_have_no_columns_to_look_at_but_a_type():
         check_numeric_columns(np.array([["text"]]))
 
 
-@pytest.mark.parametrize(
-    ("bad", "word"),
-    [
+def test_features_that_are_no_numbers_name_column_rows_and_table():
+    cases = (
         ([np.nan, 0.0], "NaN"),
         ([np.inf, 0.0], "inf"),
         ([np.nan, np.inf], "NaN and inf"),
-    ],
-)
-def test_features_that_are_no_numbers_name_column_rows_and_table(bad, word):
-    X = np.zeros((4, 2))
-    X[:2, 1] = bad
-    n = int((~np.isfinite(bad)).sum())
-    with pytest.raises(
-        InputError, match=rf"of T contain {word} in {n} of 4 rows, in 'b'\. Impute"
-    ):
-        check_finite_features(X, ["a", "b"], table="T")
-    with pytest.raises(
-        InputError, match=rf"of X contain {word} in {n} of 4 rows, in 'column 1'"
-    ):
-        check_finite_features(X, None)
+    )
+    for bad, word in cases:
+        X = np.zeros((4, 2))
+        X[:2, 1] = bad
+        n = int((~np.isfinite(bad)).sum())
+        with pytest.raises(
+            InputError, match=rf"of T contain {word} in {n} of 4 rows, in 'b'\. Impute"
+        ):
+            check_finite_features(X, ["a", "b"], table="T")
+        with pytest.raises(
+            InputError, match=rf"of X contain {word} in {n} of 4 rows, in 'column 1'"
+        ):
+            check_finite_features(X, None)
 
 
 def test_infinities_of_both_signs_are_refused_like_any_other():
@@ -425,45 +418,43 @@ def test_columns_may_come_in_any_order():
     check_columns(["a", "b", "c"], ["c", "a", "b"], table="T")
 
 
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
+def test_missing_and_extra_columns_are_both_named():
+    cases = (
         (
             ["a"],
             r"T must have the feature columns.*\('a', 'b'; any order\)\. Missing: 'b'\. Sel",
         ),
         (["a", "b", "c"], r"order\)\. Not expected: 'c'\. Select the same"),
         (["a", "c"], r"Missing: 'b'; Not expected: 'c'\. Select"),
-    ],
-)
-def test_missing_and_extra_columns_are_both_named(found, message):
-    with pytest.raises(TableError, match=message):
-        check_columns(["a", "b"], found, table="T")
+    )
+    for found, message in cases:
+        with pytest.raises(TableError, match=message):
+            check_columns(["a", "b"], found, table="T")
 
 
-@pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan, True, "1", None])
-def test_a_parameter_that_must_be_positive_is_named_with_its_value(value):
-    with pytest.raises(
-        InputError, match="ridge_f must be a finite number above 0, got"
-    ) as caught:
-        check_positive("ridge_f", value)
-    assert repr(value) in str(caught.value)
+def test_a_parameter_that_must_be_positive_is_named_with_its_value():
+    for value in (0, -1.0, np.inf, np.nan, True, "1", None):
+        with pytest.raises(
+            InputError, match="ridge_f must be a finite number above 0, got"
+        ) as caught:
+            check_positive("ridge_f", value)
+        assert repr(value) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [-1e-300, np.inf, np.nan, False, "0", None])
-def test_a_parameter_that_must_not_be_negative_is_named_with_its_value(value):
-    with pytest.raises(
-        InputError, match="cost must be a finite number, 0 or above, got"
-    ):
-        check_not_negative("cost", value)
+def test_a_parameter_that_must_not_be_negative_is_named_with_its_value():
+    for value in (-1e-300, np.inf, np.nan, False, "0", None):
+        with pytest.raises(
+            InputError, match="cost must be a finite number, 0 or above, got"
+        ):
+            check_not_negative("cost", value)
 
 
-@pytest.mark.parametrize("value", [0, -3, 2.0, np.nan, True, "3", None])
-def test_a_count_is_a_whole_number_above_zero(value):
-    with pytest.raises(
-        InputError, match="n_folds must be a whole number, 1 or above, got"
-    ):
-        check_count("n_folds", value)
+def test_a_count_is_a_whole_number_above_zero():
+    for value in (0, -3, 2.0, np.nan, True, "3", None):
+        with pytest.raises(
+            InputError, match="n_folds must be a whole number, 1 or above, got"
+        ):
+            check_count("n_folds", value)
 
 
 def test_an_option_is_one_of_its_words():

@@ -11,6 +11,8 @@ from unjoined.cli.entry import main
 from unjoined.data import write_table
 from unjoined.federated import aggregate_rows, read_sums, write_sums
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, write_campaign):

@@ -13,6 +13,8 @@ from unjoined import load_model, read_table
 from unjoined.cli.entry import main
 from unjoined.data import write_table
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, write_campaign):

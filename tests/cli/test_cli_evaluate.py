@@ -8,6 +8,8 @@ from unjoined import SeparateLabels, load_model, read_table
 from unjoined.cli.entry import main
 from unjoined.evaluate import evaluate_uplift
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def run(capsys, *arguments):
     with pytest.raises(SystemExit) as stop:

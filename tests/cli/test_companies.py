@@ -7,6 +7,8 @@ from companies import COMPANIES, SHARE, journey
 
 from unjoined import read_table
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 EXPECTED = {
     "telecom": {
         "outcomes": {"nord": "umsatz_nord.csv", "süd": "umsatz_süd.csv"},

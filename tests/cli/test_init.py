@@ -14,6 +14,8 @@ import pytest
 from unjoined import SeparateLabels
 from unjoined.cli.entry import main
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 YES_NO = {
     "da": ("ja", "nej"),
     "de": ("Ja", "Nein"),
@@ -114,25 +116,25 @@ def test_what_has_two_values_beside_amounts_is_the_treatment(capsys, tmp_path):
     assert "treated" not in found
 
 
-@pytest.mark.parametrize("language", YES_NO)
-def test_yes_and_no_are_known_in_many_languages(language):
-    tables, _ = frames(words=YES_NO[language])
-    data = SeparateLabels.from_tables(
-        *(
-            {r: tables[kind, r] for r in ("north", "south")}
-            for kind in ("outcomes", "treatments")
-        ),
-        outcome="revenue",
-        treatment="mailed",
-        ignore=["id"],
-    )
-    expected = np.concatenate(
-        [
-            tables["treatments", r]["mailed"] == YES_NO[language][0]
-            for r in ("north", "south")
-        ]
-    )
-    assert ((data.treatment[data.rows("treatment")] > 0) == expected).all()
+def test_yes_and_no_are_known_in_many_languages():
+    for language in YES_NO:
+        tables, _ = frames(words=YES_NO[language])
+        data = SeparateLabels.from_tables(
+            *(
+                {r: tables[kind, r] for r in ("north", "south")}
+                for kind in ("outcomes", "treatments")
+            ),
+            outcome="revenue",
+            treatment="mailed",
+            ignore=["id"],
+        )
+        expected = np.concatenate(
+            [
+                tables["treatments", r]["mailed"] == YES_NO[language][0]
+                for r in ("north", "south")
+            ]
+        )
+        assert ((data.treatment[data.rows("treatment")] > 0) == expected).all()
 
 
 def test_treated_says_which_words_mean_so(capsys, tmp_path):

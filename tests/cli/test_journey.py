@@ -16,6 +16,8 @@ from unjoined import SeparateLabels, Uplift, load_model, read_table
 from unjoined.cli.entry import main
 from unjoined.data.raw import write_raw_files
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = re.findall(r"^unjoined (.*)$", (ROOT / "README.md").read_text(), flags=re.M)
 

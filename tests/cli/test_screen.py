@@ -12,6 +12,8 @@ from unjoined.cli.entry import main
 from unjoined.data import paper_problem, write_table
 from unjoined.evaluate.verdict import Finding, Verdict
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 NASTY = "age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"
 SHOWN = r"age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"
 

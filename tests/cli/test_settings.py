@@ -14,6 +14,8 @@ from unjoined import FourLogistic, SeparateLabels, read_table, save_model
 from unjoined.cli.entry import main
 from unjoined.cli.program import COMMANDS, LOADED
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 SETTINGS = """
 outcomes = { north = "outcomes_north.parquet", south = "outcomes_south.parquet" }
 treatments = { north = "treatments_north.parquet", south = "treatments_south.parquet" }
@@ -95,20 +97,18 @@ def test_a_share_above_the_sections_is_that_of_every_command(capsys, shop, tmp_p
     assert needs[0] != needs[2]
 
 
-@pytest.mark.parametrize(
-    ("command", "setting"),
-    [
+def test_files_of_every_section_are_beside_the_settings(capsys, shop):
+    cases = (
         ("report", 'list = "l.doc"'),
         ("check", 'target = "no.csv"'),
         ("export", 'sql = "no/q.sql"'),
-    ],
-)
-def test_files_of_every_section_are_beside_the_settings(capsys, shop, command, setting):
-    text = SETTINGS.replace("[check]\ntarget", "[init]\nout")
-    (shop / "paths.toml").write_text(f"{text}[{command}]\n{setting}\n")
-    code, _, err = run(capsys, command, "--config", shop / "paths.toml")
-    assert code == 2
-    assert f"'{shop}/" in err
+    )
+    for command, setting in cases:
+        text = SETTINGS.replace("[check]\ntarget", "[init]\nout")
+        (shop / "paths.toml").write_text(f"{text}[{command}]\n{setting}\n")
+        code, _, err = run(capsys, command, "--config", shop / "paths.toml")
+        assert code == 2
+        assert f"'{shop}/" in err
 
 
 def test_a_key_that_nobody_reads_is_an_error(capsys, shop):

@@ -55,21 +55,19 @@ def test_a_name_that_the_terminal_cannot_encode_is_escaped(tmp_path):
     assert rb"5 functions of gr\xf6\xdfe\udcff." in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
+def test_the_first_words_a_user_types_are_answered(capsys):
+    """With some pairs of typer and click every command printed the version, or help raised."""
+    cases = (
         ("--version", unjoined.__version__),
         ("--help", "Usage: unjoined [OPTIONS] COMMAND"),
         ("fit --help", "Usage: unjoined fit [OPTIONS]"),
-    ],
-)
-def test_the_first_words_a_user_types_are_answered(capsys, words, answer):
-    """With some pairs of typer and click every command printed the version, or help raised."""
-    with pytest.raises(SystemExit) as stop:
-        main(words.split())
-    out, err = capsys.readouterr()
-    assert (stop.value.code or 0, err) == (0, "")
-    assert out.strip().startswith(answer)
+    )
+    for words, answer in cases:
+        with pytest.raises(SystemExit) as stop:
+            main(words.split())
+        out, err = capsys.readouterr()
+        assert (stop.value.code or 0, err) == (0, "")
+        assert out.strip().startswith(answer)
 
 
 def test_a_missing_option_is_told(capsys):
@@ -96,12 +94,14 @@ runpy.run_module("unjoined", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("module", ["unjoined.cli.entry", "numpy", "scipy"])
-def test_ctrl_c_while_modules_are_imported_is_one_line(module):
+def test_ctrl_c_while_modules_are_imported_is_one_line():
     """What was imported halfway cannot be used to say so."""
-    done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        130,
-        b"",
-        b"unjoined: interrupted\n",
-    )
+    for module in ("unjoined.cli.entry", "numpy", "scipy"):
+        done = subprocess.run(
+            [sys.executable, "-c", STOPPED, module], capture_output=True
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (
+            130,
+            b"",
+            b"unjoined: interrupted\n",
+        )

@@ -9,6 +9,8 @@ from unjoined import load_model
 from unjoined.cli.entry import main
 from unjoined.data import SimulatedProblem, write_table
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 pa = pytest.importorskip("pyarrow")
 
 SHARES = {"east": 0.9, "north": 0.1, "south": 0.12}

@@ -95,15 +95,15 @@ def test_two_tables_with_a_population_column():
     assert_same_rows(source, SeparateLabels.from_tables(*both, **options, stream=True))
 
 
-@pytest.mark.parametrize("chunks", [(200, 2), (33, 1), ((0, 90, 0, 110), 2)])
-def test_arrays_hand_out_the_rows_of_an_array_source(chunks):
-    X = da.from_array(DATA["X"], chunks)
-    y = da.from_array(DATA["y"], 70)  # cut in another way than X
-    source = SeparateLabels(**DATA | {"X": X, "y": y})
-    assert source.is_streamed
-    assert len(list(source.chunks())) == X.numblocks[0]
-    assert source.feature_names is None
-    assert_same_rows(source, SeparateLabels(**DATA, stream=True))
+def test_arrays_hand_out_the_rows_of_an_array_source():
+    for chunks in ((200, 2), (33, 1), ((0, 90, 0, 110), 2)):
+        X = da.from_array(DATA["X"], chunks)
+        y = da.from_array(DATA["y"], 70)  # cut in another way than X
+        source = SeparateLabels(**DATA | {"X": X, "y": y})
+        assert source.is_streamed
+        assert len(list(source.chunks())) == X.numblocks[0]
+        assert source.feature_names is None
+        assert_same_rows(source, SeparateLabels(**DATA, stream=True))
 
 
 def test_blocks_of_unknown_size_are_taken_in_order():
@@ -152,9 +152,8 @@ def partitions(*frames):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_a_partition_unlike_the_others_is_named():
+    cases = (
         (
             lambda f: f.drop(columns="age"),
             "partition 1 of the outcome table of population 'N'.*age",
@@ -172,14 +171,13 @@ def partitions(*frames):
             "'bought' of partition 1 of the outcome .*'often'",
         ),
         (lambda f: f.assign(age=np.nan), "row 0 of partition 1 of the outcome table"),
-    ],
-)
-def test_a_partition_unlike_the_others_is_named(change, message):
-    frame = tables()["outcome", "N"]
-    table = partitions(frame, change(frame), frame)
-    source = SeparateLabels.from_tables({"N": table}, {}, **LABELS)
-    with pytest.raises(InputError, match=message):
-        list(source.chunks())
+    )
+    for change, message in cases:
+        frame = tables()["outcome", "N"]
+        table = partitions(frame, change(frame), frame)
+        source = SeparateLabels.from_tables({"N": table}, {}, **LABELS)
+        with pytest.raises(InputError, match=message):
+            list(source.chunks())
 
 
 def test_a_block_unlike_the_others_is_named():

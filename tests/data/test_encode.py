@@ -29,85 +29,87 @@ def columns(n=N):
     }
 
 
-@FRAMES
-def test_numbers_stay_dates_are_days_and_text_is_one_hot(frame):
-    given = columns()
-    encoder = TableEncoder().fit(frame(given))
-    matrix = encoder.transform(frame(given))
-    names = encoder.get_feature_names_out().tolist()
-    assert names[:2] == ["age", "member"]
-    assert names[-1] == "joined"
-    assert_array_equal(matrix[:, 0], given["age"])
-    assert_array_equal(matrix[:, 1], np.array(given["member"], dtype=float))
-    assert_array_equal(
-        matrix[:, -1], [(v - dt.date(1970, 1, 1)).days for v in given["joined"]]
-    )
-    # The same as scikit-learn's, but for the most frequent category, which has no column.
-    theirs = OneHotEncoder(sparse_output=False).fit(np.array(given["region"])[:, None])
-    wide = theirs.transform(np.array(given["region"])[:, None])
-    often = int(np.argmax(wide.sum(axis=0)))
-    assert_array_equal(matrix[:, 2:-1], np.delete(wide, often, axis=1))
-    assert names[2:-1] == [
-        f"region={v}" for v in np.delete(theirs.categories_[0], often)
-    ]
+def test_numbers_stay_dates_are_days_and_text_is_one_hot():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        given = columns()
+        encoder = TableEncoder().fit(frame(given))
+        matrix = encoder.transform(frame(given))
+        names = encoder.get_feature_names_out().tolist()
+        assert names[:2] == ["age", "member"]
+        assert names[-1] == "joined"
+        assert_array_equal(matrix[:, 0], given["age"])
+        assert_array_equal(matrix[:, 1], np.array(given["member"], dtype=float))
+        assert_array_equal(
+            matrix[:, -1], [(v - dt.date(1970, 1, 1)).days for v in given["joined"]]
+        )
+        # The same as scikit-learn's, but for the most frequent category, which has no column.
+        theirs = OneHotEncoder(sparse_output=False).fit(
+            np.array(given["region"])[:, None]
+        )
+        wide = theirs.transform(np.array(given["region"])[:, None])
+        often = int(np.argmax(wide.sum(axis=0)))
+        assert_array_equal(matrix[:, 2:-1], np.delete(wide, often, axis=1))
+        assert names[2:-1] == [
+            f"region={v}" for v in np.delete(theirs.categories_[0], often)
+        ]
 
 
-@FRAMES
-def test_columns_are_found_by_name_and_others_left_out(frame):
-    given = columns()
-    encoder = TableEncoder().fit(frame(given))
-    turned = {name: given[name] for name in reversed(given)} | {"more": [0] * N}
-    assert_array_equal(
-        encoder.transform(frame(turned)), encoder.transform(frame(given))
-    )
-    del turned["region"]
-    turned["Region "] = given["region"]
-    with pytest.raises(
-        TableError, match=r"lacks the column 'region' .* Did you mean 'Region '\?"
-    ):
-        encoder.transform(frame(turned))
+def test_columns_are_found_by_name_and_others_left_out():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        given = columns()
+        encoder = TableEncoder().fit(frame(given))
+        turned = {name: given[name] for name in reversed(given)} | {"more": [0] * N}
+        assert_array_equal(
+            encoder.transform(frame(turned)), encoder.transform(frame(given))
+        )
+        del turned["region"]
+        turned["Region "] = given["region"]
+        with pytest.raises(
+            TableError, match=r"lacks the column 'region' .* Did you mean 'Region '\?"
+        ):
+            encoder.transform(frame(turned))
 
 
-@FRAMES
-def test_a_missing_number_is_the_mean_and_says_so_where_it_informs(frame):
-    rng = np.random.default_rng(1)
-    numbers = rng.normal(40.0, 10.0, 100)
-    often = [None if i % 4 == 0 else float(v) for i, v in enumerate(numbers)]
-    once = [None if i == 0 else float(v) for i, v in enumerate(numbers)]
-    encoder = TableEncoder().fit(frame({"often": often, "once": once}))
-    assert encoder.get_feature_names_out().tolist() == [
-        "often",
-        "often missing",
-        "once",
-    ]
-    matrix = encoder.transform(frame({"often": often, "once": once}))
-    assert_allclose(matrix[::4, 0], np.mean(numbers[np.arange(100) % 4 > 0]), rtol=1e-8)
-    assert_array_equal(matrix[:, 1], np.arange(100) % 4 == 0)
-    assert_allclose(matrix[0, 2], np.mean(numbers[1:]), rtol=1e-8)
-    assert_array_equal(matrix[1:, 2], numbers[1:])
+def test_a_missing_number_is_the_mean_and_says_so_where_it_informs():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        rng = np.random.default_rng(1)
+        numbers = rng.normal(40.0, 10.0, 100)
+        often = [None if i % 4 == 0 else float(v) for i, v in enumerate(numbers)]
+        once = [None if i == 0 else float(v) for i, v in enumerate(numbers)]
+        encoder = TableEncoder().fit(frame({"often": often, "once": once}))
+        assert encoder.get_feature_names_out().tolist() == [
+            "often",
+            "often missing",
+            "once",
+        ]
+        matrix = encoder.transform(frame({"often": often, "once": once}))
+        assert_allclose(
+            matrix[::4, 0], np.mean(numbers[np.arange(100) % 4 > 0]), rtol=1e-8
+        )
+        assert_array_equal(matrix[:, 1], np.arange(100) % 4 == 0)
+        assert_allclose(matrix[0, 2], np.mean(numbers[1:]), rtol=1e-8)
+        assert_array_equal(matrix[1:, 2], numbers[1:])
 
 
-@FRAMES
-@pytest.mark.parametrize("categories", ["one-hot", "codes"])
-def test_an_unseen_category_counts_as_average_and_is_reported_with_the_nearest(
-    frame, categories
-):
-    encoder = TableEncoder(categories).fit(frame(columns()))
-    other = columns()
-    other["region"][:3] = ["north ", "north ", "Mars"]
-    message = r"'north ' \(did you mean 'North'\?\), 'Mars' in 3 of 60 rows of 'region'"
-    with pytest.warns(ColumnWarning, match=message):
-        matrix = encoder.transform(frame(other))
-    at = [
-        j
-        for j, n in enumerate(encoder.get_feature_names_out())
-        if n.startswith("region")
-    ]
-    if categories == "codes":
-        assert_array_equal(matrix[:3, at[0]], [-1.0] * 3)
-    else:  # a linear function of it is then the average over the rows of the fit
-        seen = encoder.transform(frame(columns()))
-        assert_allclose(matrix[:3][:, at], [seen[:, at].mean(axis=0)] * 3)
+def test_an_unseen_category_counts_as_average_and_is_reported_with_the_nearest():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        for categories in ("one-hot", "codes"):
+            encoder = TableEncoder(categories).fit(frame(columns()))
+            other = columns()
+            other["region"][:3] = ["north ", "north ", "Mars"]
+            message = r"'north ' \(did you mean 'North'\?\), 'Mars' in 3 of 60 rows of 'region'"
+            with pytest.warns(ColumnWarning, match=message):
+                matrix = encoder.transform(frame(other))
+            at = [
+                j
+                for j, n in enumerate(encoder.get_feature_names_out())
+                if n.startswith("region")
+            ]
+            if categories == "codes":
+                assert_array_equal(matrix[:3, at[0]], [-1.0] * 3)
+            else:  # a linear function of it is then the average over the rows of the fit
+                seen = encoder.transform(frame(columns()))
+                assert_allclose(matrix[:3][:, at], [seen[:, at].mean(axis=0)] * 3)
 
 
 def test_rare_categories_share_a_place_and_missing_ones_have_one():
@@ -119,17 +121,15 @@ def test_rare_categories_share_a_place_and_missing_ones_have_one():
     assert wide.get_feature_names_out().tolist() == ["k=b", "k=other", "k=missing"]
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
+def test_numbers_written_as_text_are_numbers():
+    cases = (
         pd.Series(["5", "6.5", "7"] * 20),
         pd.Series([5, 6.5, "7"] * 20, dtype=object),
         pd.Series([5, 6.5, 7.0] * 20),
-    ],
-)
-def test_numbers_written_as_text_are_numbers(cells):
-    matrix = TableEncoder().fit_transform(pd.DataFrame({"a": cells}))
-    assert_array_equal(matrix[:, 0], [5.0, 6.5, 7.0] * 20)
+    )
+    for cells in cases:
+        matrix = TableEncoder().fit_transform(pd.DataFrame({"a": cells}))
+        assert_array_equal(matrix[:, 0], [5.0, 6.5, 7.0] * 20)
 
 
 def test_a_category_of_numbers_stays_a_category_and_ids_with_zeros_too():
@@ -164,15 +164,15 @@ def test_dates_written_as_text_are_those_of_the_type():
     assert_array_equal(text, TableEncoder().fit_transform(pd.DataFrame({"d": zone})))
 
 
-@FRAMES
-def test_durations_and_times_of_day_are_days(frame):
-    spans = [dt.timedelta(hours=6 * i) for i in range(N)]
-    assert_allclose(
-        TableEncoder().fit_transform(frame({"s": spans}))[:, 0], 0.25 * np.arange(N)
-    )
-    times = [dt.time(hour=i % 24) for i in range(N)]
-    encoded = TableEncoder().fit_transform(frame({"t": times}))
-    assert_allclose(encoded[:, 0], (np.arange(N) % 24) / 24.0)
+def test_durations_and_times_of_day_are_days():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        spans = [dt.timedelta(hours=6 * i) for i in range(N)]
+        assert_allclose(
+            TableEncoder().fit_transform(frame({"s": spans}))[:, 0], 0.25 * np.arange(N)
+        )
+        times = [dt.time(hour=i % 24) for i in range(N)]
+        encoded = TableEncoder().fit_transform(frame({"t": times}))
+        assert_allclose(encoded[:, 0], (np.arange(N) % 24) / 24.0)
 
 
 def test_spellings_that_differ_in_capitals_are_asked_about():

@@ -1,7 +1,6 @@
 """Two columns of labels with holes become one, with the cell of every row."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -49,40 +48,37 @@ def test_labels_are_put_together_in_the_inner_coding(seed, codes, names, n_targe
     assert_array_equal(rows.population, [names.index(name) for name in population])
 
 
-@pytest.mark.parametrize(
-    "dtype", [bool, np.int8, np.int16, np.uint64, "U1", "U30", ">i8"]
-)
-def test_populations_of_any_plain_type_are_told_apart(dtype):
-    columns, *_, population = draw(5)
-    which = population == "B"
-    columns["population"] = which.astype(int).astype(dtype)
-    rows = label_rows(np.zeros((len(which), 1)), **columns)
-    assert_array_equal(rows.population, which)
-    assert rows.names == np.unique(columns["population"]).tolist()
+def test_populations_of_any_plain_type_are_told_apart():
+    for dtype in (bool, np.int8, np.int16, np.uint64, "U1", "U30", ">i8"):
+        columns, *_, population = draw(5)
+        which = population == "B"
+        columns["population"] = which.astype(int).astype(dtype)
+        rows = label_rows(np.zeros((len(which), 1)), **columns)
+        assert_array_equal(rows.population, which)
+        assert rows.names == np.unique(columns["population"]).tolist()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_columns_in_other_memory_are_read_as_well():
+    cases = (
         lambda column: np.repeat(column, 3)[::3],
         lambda column: column.astype(column.dtype.newbyteorder(">")),
         lambda column: column.tolist(),
-    ],
-    ids=["strided", "big-endian", "list"],
-)
-def test_columns_in_other_memory_are_read_as_well(change):
-    columns, label, *_ = draw(6)
-    X = np.zeros((len(label), 1))
-    expected = label_rows(X, **columns)
-    rows = label_rows(X, **{name: change(column) for name, column in columns.items()})
-    assert_array_equal(rows.label, expected.label)
-    assert_array_equal(rows.cell, expected.cell)
+    )
+    for change in cases:
+        columns, label, *_ = draw(6)
+        X = np.zeros((len(label), 1))
+        expected = label_rows(X, **columns)
+        rows = label_rows(
+            X, **{name: change(column) for name, column in columns.items()}
+        )
+        assert_array_equal(rows.label, expected.label)
+        assert_array_equal(rows.cell, expected.cell)
 
 
-@pytest.mark.parametrize(("code", "expected"), [(1.0, 1.0), (0.0, -1.0), (-1.0, -1.0)])
-def test_treatments_that_never_vary_are_taken_as_they_are(code, expected):
+def test_treatments_that_never_vary_are_taken_as_they_are():
     """All ones could be either coding, and mean the same in both."""
-    columns, _, is_outcome, _ = draw(0)
-    columns["treatment"][~is_outcome] = code
-    rows = label_rows(np.zeros((len(is_outcome), 1)), **columns)
-    assert_array_equal(rows.label[~is_outcome], expected)
+    for code, expected in ((1.0, 1.0), (0.0, -1.0), (-1.0, -1.0)):
+        columns, _, is_outcome, _ = draw(0)
+        columns["treatment"][~is_outcome] = code
+        rows = label_rows(np.zeros((len(is_outcome), 1)), **columns)
+        assert_array_equal(rows.label[~is_outcome], expected)

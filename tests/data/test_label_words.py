@@ -10,6 +10,8 @@ from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedWarning
 from unjoined.evaluate import joint_values
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 CODES = np.array([1, 0, 0, 1, 1, 0, 1, 0])
 WAYS = [
     (1, 0),
@@ -38,62 +40,67 @@ def frames(make, words):
     return pd.DataFrame(base | {"bought": CODES}), make(base | {"mailed": words})
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_every_way_to_write_a_label_counts_the_same(way, library):
-    words = [way[1 - code] for code in CODES]
-    make = LIBRARIES[library]
-    o, t = frames(make, words)
-    data = SeparateLabels.from_tables(o, t, **NAMES)
-    assert sorted(data.treatment[data.kind == "treatment"]) == [0.0] * 4 + [1.0] * 4
-    chunk = list(SeparateLabels.from_tables(o, t, **NAMES, stream=True).chunks())[1]
-    np.testing.assert_array_equal(chunk.label, CODES)
-    names = {"outcome": "mailed", "treatment": "bought", "population": "region"}
-    swapped = SeparateLabels.from_tables(t, o, **names)
-    assert sorted(swapped.y[swapped.kind == "outcome"]) == [0.0] * 4 + [1.0] * 4
+def test_every_way_to_write_a_label_counts_the_same():
+    for library in LIBRARIES:
+        for way in WAYS:
+            words = [way[1 - code] for code in CODES]
+            make = LIBRARIES[library]
+            o, t = frames(make, words)
+            data = SeparateLabels.from_tables(o, t, **NAMES)
+            assert (
+                sorted(data.treatment[data.kind == "treatment"])
+                == [0.0] * 4 + [1.0] * 4
+            )
+            chunk = list(
+                SeparateLabels.from_tables(o, t, **NAMES, stream=True).chunks()
+            )[1]
+            np.testing.assert_array_equal(chunk.label, CODES)
+            names = {"outcome": "mailed", "treatment": "bought", "population": "region"}
+            swapped = SeparateLabels.from_tables(t, o, **names)
+            assert sorted(swapped.y[swapped.kind == "outcome"]) == [0.0] * 4 + [1.0] * 4
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_arrays_take_the_same_words(way):
-    words = [way[1 - code] for code in CODES]
-    rows = {"X": np.arange(8.0)[:, None], "population": ["a", "b", "b", "a"] * 2}
-    for missing in (None, float("nan")):
-        rows["y"] = [missing if i % 2 else word for i, word in enumerate(words)]
-        rows["treatment"] = np.array(
-            [word if i % 2 else missing for i, word in enumerate(words)], dtype=object
+def test_arrays_take_the_same_words():
+    for way in WAYS:
+        words = [way[1 - code] for code in CODES]
+        rows = {"X": np.arange(8.0)[:, None], "population": ["a", "b", "b", "a"] * 2}
+        for missing in (None, float("nan")):
+            rows["y"] = [missing if i % 2 else word for i, word in enumerate(words)]
+            rows["treatment"] = np.array(
+                [word if i % 2 else missing for i, word in enumerate(words)],
+                dtype=object,
+            )
+            np.testing.assert_array_equal(SeparateLabels(**rows).checked.label, CODES)
+            chunk = next(iter(SeparateLabels(**rows, stream=True).chunks()))
+            np.testing.assert_array_equal(chunk.label, CODES)
+        outcome = np.arange(8.0)
+        np.testing.assert_array_equal(
+            joint_values(outcome, words), joint_values(outcome, CODES)
         )
-        np.testing.assert_array_equal(SeparateLabels(**rows).checked.label, CODES)
-        chunk = next(iter(SeparateLabels(**rows, stream=True).chunks()))
-        np.testing.assert_array_equal(chunk.label, CODES)
-    outcome = np.arange(8.0)
-    np.testing.assert_array_equal(
-        joint_values(outcome, words), joint_values(outcome, CODES)
-    )
 
 
-@pytest.mark.parametrize(
-    ("words", "treated"),
-    [
+def test_the_user_says_which_value_means_treated():
+    cases = (
         (["mail", "none"], "mail"),
         (["mail", "none"], " MAIL"),
         ([2, 1], 2),
         ([2, 1], "2"),
-    ],
-    ids=str,
-)
-def test_the_user_says_which_value_means_treated(words, treated):
-    _, t = frames(pd.DataFrame, [words[1 - code] for code in CODES])
-    o, _ = frames(pd.DataFrame, CODES)
-    with pytest.raises(
-        InputError, match="Say which value means treated, with treated=VALUE"
-    ):
-        SeparateLabels.from_tables(o, t, **NAMES)
-    chunk = list(
-        SeparateLabels.from_tables(o, t, **NAMES, treated=treated, stream=True).chunks()
-    )[1]
-    np.testing.assert_array_equal(chunk.label, CODES)
-    data = SeparateLabels.from_tables(o, t, **NAMES, treated=treated)
-    assert [cell.label_mean for cell in data.summary()[2:]] == [0.75, 0.25]
+    )
+    for words, treated in cases:
+        _, t = frames(pd.DataFrame, [words[1 - code] for code in CODES])
+        o, _ = frames(pd.DataFrame, CODES)
+        with pytest.raises(
+            InputError, match="Say which value means treated, with treated=VALUE"
+        ):
+            SeparateLabels.from_tables(o, t, **NAMES)
+        chunk = list(
+            SeparateLabels.from_tables(
+                o, t, **NAMES, treated=treated, stream=True
+            ).chunks()
+        )[1]
+        np.testing.assert_array_equal(chunk.label, CODES)
+        data = SeparateLabels.from_tables(o, t, **NAMES, treated=treated)
+        assert [cell.label_mean for cell in data.summary()[2:]] == [0.75, 0.25]
 
 
 def test_a_treated_value_that_no_table_holds_gets_the_nearest():

@@ -45,7 +45,6 @@ def message(capsys, *arguments):
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(
     ("name", "others"),
     [
@@ -58,12 +57,13 @@ def message(capsys, *arguments):
         ("x=7/month=3/part", []),
     ],
 )
-def test_a_path_is_no_pattern_and_adds_no_column(tmp_path, name, others, ending):
-    for i, other in enumerate(others):
-        write(tmp_path / f"{other}.{ending}", 100 + i)
-    path = write(tmp_path / f"{name}.{ending}", 5)
-    assert read_table(path).to_pydict() == {"x": [5.0], "y": [1]}
-    assert features(path) == features([path]) == [[[5.0]]]
+def test_a_path_is_no_pattern_and_adds_no_column(tmp_path, name, others):
+    for ending in ENDINGS:
+        for i, other in enumerate(others):
+            write(tmp_path / f"{other}.{ending}", 100 + i)
+        path = write(tmp_path / f"{name}.{ending}", 5)
+        assert read_table(path).to_pydict() == {"x": [5.0], "y": [1]}
+        assert features(path) == features([path]) == [[[5.0]]]
 
 
 def test_a_path_beside_the_working_folder_is_literal_too(here, tmp_path):

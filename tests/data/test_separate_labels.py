@@ -99,15 +99,13 @@ def test_weights_are_in_the_mapping_only_if_given():
     assert_array_equal(data["sample_weight"], np.arange(1.0, 9.0))
 
 
-@pytest.mark.parametrize(
-    "field", ["X", "y", "treatment", "population", "sample_weight"]
-)
-def test_no_field_can_be_assigned_and_no_array_written_to(field):
-    data = arrays(sample_weight=np.ones(8))
-    with pytest.raises(AttributeError, match=f"frozen, so {field} cannot be set"):
-        setattr(data, field, None)
-    with pytest.raises(ValueError, match="read-only"):
-        data[field][0] = data[field][1]
+def test_no_field_can_be_assigned_and_no_array_written_to():
+    for field in ("X", "y", "treatment", "population", "sample_weight"):
+        data = arrays(sample_weight=np.ones(8))
+        with pytest.raises(AttributeError, match=f"frozen, so {field} cannot be set"):
+            setattr(data, field, None)
+        with pytest.raises(ValueError, match="read-only"):
+            data[field][0] = data[field][1]
 
 
 def test_the_arrays_given_are_copied_and_stay_writable():
@@ -118,26 +116,22 @@ def test_the_arrays_given_are_copied_and_stay_writable():
     assert data.y[0] == Y[0]
 
 
-@pytest.mark.parametrize(
-    "round_trip",
-    [lambda data: pickle.loads(pickle.dumps(data)), copy.deepcopy, copy.copy],  # noqa: S301
-    ids=["pickle", "deepcopy", "copy"],
-)
-@pytest.mark.parametrize(
-    "weight", [None, np.arange(1.0, 9.0)], ids=["plain", "weighted"]
-)
-@pytest.mark.parametrize(
-    "frame", [None, *LIBRARIES.values()], ids=["array", *LIBRARIES]
-)
-def test_a_copy_is_the_same_rows_and_as_frozen(round_trip, weight, frame):
-    X_ = X if frame is None else frame({"a": X[:, 0], "b": X[:, 1]})
-    data = arrays(X=X_, sample_weight=weight)
-    again = round_trip(data)
-    assert_same(again, data)
-    with pytest.raises(ValueError, match="read-only"):
-        again.y[0] = 0.0
-    with pytest.raises(AttributeError, match="frozen"):
-        again.y = None
+def test_a_copy_is_the_same_rows_and_as_frozen():
+    for round_trip in (
+        lambda data: pickle.loads(pickle.dumps(data)),  # noqa: S301 - our own bytes
+        copy.deepcopy,
+        copy.copy,
+    ):
+        for weight in (None, np.arange(1.0, 9.0)):
+            for frame in (None, *LIBRARIES.values()):
+                X_ = X if frame is None else frame({"a": X[:, 0], "b": X[:, 1]})
+                data = arrays(X=X_, sample_weight=weight)
+                again = round_trip(data)
+                assert_same(again, data)
+                with pytest.raises(ValueError, match="read-only"):
+                    again.y[0] = 0.0
+                with pytest.raises(AttributeError, match="frozen"):
+                    again.y = None
 
 
 def test_a_set_of_rows_equals_itself_only():
@@ -150,17 +144,17 @@ def test_a_set_of_rows_equals_itself_only():
 # --- tables ---------------------------------------------------------------------------------
 
 
-@FRAMES
-def test_four_tables_become_rows_in_their_order(frame):
-    data = tables(frame)
-    assert isinstance(data.X, type(frame({"a": [1]})))
-    assert data.feature_names == ["age", "member"]
-    assert_array_equal(feature_matrix(data.X), np.column_stack([AGES, MEMBERS]))
-    assert data.y.dtype == data.treatment.dtype == np.float64
-    assert_array_equal(data.y, [*LABELS[:5], *[np.nan] * 5])
-    assert_array_equal(data.treatment, [*[np.nan] * 5, *LABELS[5:]])
-    assert data.kind.tolist() == ["outcome"] * 5 + ["treatment"] * 5
-    assert data.population.tolist() == ["A"] * 3 + ["B"] * 2 + ["A"] * 2 + ["B"] * 3
+def test_four_tables_become_rows_in_their_order():
+    for frame in LIBRARIES.values():
+        data = tables(frame)
+        assert isinstance(data.X, type(frame({"a": [1]})))
+        assert data.feature_names == ["age", "member"]
+        assert_array_equal(feature_matrix(data.X), np.column_stack([AGES, MEMBERS]))
+        assert data.y.dtype == data.treatment.dtype == np.float64
+        assert_array_equal(data.y, [*LABELS[:5], *[np.nan] * 5])
+        assert_array_equal(data.treatment, [*[np.nan] * 5, *LABELS[5:]])
+        assert data.kind.tolist() == ["outcome"] * 5 + ["treatment"] * 5
+        assert data.population.tolist() == ["A"] * 3 + ["B"] * 2 + ["A"] * 2 + ["B"] * 3
 
 
 @settings(max_examples=30, deadline=None)
@@ -239,31 +233,33 @@ def test_pandas_columns_of_any_numeric_type_give_the_same_numbers(dtype):
     assert_same(read(plain.astype(dtype)), read(plain))
 
 
-@FRAMES
-def test_target_rows_come_last_and_carry_no_label(frame):
-    data = tables(frame, target=frame({"member": [True, False], "age": [20, 30]}))
-    assert data.n_rows == 12
-    assert_array_equal(data.rows("target"), [10, 11])
-    assert np.isnan([data.y[10:], data.treatment[10:]]).all()
-    assert_array_equal(feature_matrix(data.X)[10:], [[20, 1], [30, 0]])
-    assert data.populations == ["A", "B"]
+def test_target_rows_come_last_and_carry_no_label():
+    for frame in LIBRARIES.values():
+        data = tables(frame, target=frame({"member": [True, False], "age": [20, 30]}))
+        assert data.n_rows == 12
+        assert_array_equal(data.rows("target"), [10, 11])
+        assert np.isnan([data.y[10:], data.treatment[10:]]).all()
+        assert_array_equal(feature_matrix(data.X)[10:], [[20, 1], [30, 0]])
+        assert data.populations == ["A", "B"]
 
 
-@pytest.mark.parametrize(
-    ("names", "missing", "shown"),
-    [("AB", None, ""), ("AB", "", ""), ([1, 2], None, None), ([1, 2], np.nan, None)],
-)
-def test_people_to_be_scored_have_no_label_and_no_population(names, missing, shown):
-    data = SeparateLabels(
-        X=np.vstack([X, [[0.0, 0.0]]]),
-        y=[*Y, np.nan],
-        treatment=[*TREATMENT, np.nan],
-        population=[*(names["AB".index(name)] for name in POPULATION), missing],
-    )
-    assert data.populations == list(names)
-    assert data.kind.tolist() == [*KIND, "target"]
-    assert data.population[-1] == shown
-    assert_same(data.take(np.arange(9)), data)
+def test_people_to_be_scored_have_no_label_and_no_population():
+    for names, missing, shown in (
+        ("AB", None, ""),
+        ("AB", "", ""),
+        ([1, 2], None, None),
+        ([1, 2], np.nan, None),
+    ):
+        data = SeparateLabels(
+            X=np.vstack([X, [[0.0, 0.0]]]),
+            y=[*Y, np.nan],
+            treatment=[*TREATMENT, np.nan],
+            population=[*(names["AB".index(name)] for name in POPULATION), missing],
+        )
+        assert data.populations == list(names)
+        assert data.kind.tolist() == [*KIND, "target"]
+        assert data.population[-1] == shown
+        assert_same(data.take(np.arange(9)), data)
 
 
 @FRAMES
@@ -315,16 +311,16 @@ def test_joining_tables_takes_little_more_memory_than_their_features(frame):
 # --- parts and summaries --------------------------------------------------------------------
 
 
-@FRAMES
-def test_taking_all_rows_changes_nothing_and_a_mask_equals_its_positions(frame):
-    data = tables(frame)
-    assert_same(data.take(np.arange(10)), data)
-    mask = np.ones(10, dtype=bool)
-    mask[[2, 9]] = False
-    part = data.take(mask)
-    assert_same(part, data.take(np.flatnonzero(mask)))
-    assert_array_equal(part.checked.label, np.delete(LABELS, [2, 9]))
-    assert isinstance(part.X, type(data.X))
+def test_taking_all_rows_changes_nothing_and_a_mask_equals_its_positions():
+    for frame in LIBRARIES.values():
+        data = tables(frame)
+        assert_same(data.take(np.arange(10)), data)
+        mask = np.ones(10, dtype=bool)
+        mask[[2, 9]] = False
+        part = data.take(mask)
+        assert_same(part, data.take(np.flatnonzero(mask)))
+        assert_array_equal(part.checked.label, np.delete(LABELS, [2, 9]))
+        assert isinstance(part.X, type(data.X))
 
 
 def test_rows_are_taken_in_the_order_asked_with_their_weights():
@@ -402,9 +398,8 @@ def test_the_representation_shows_every_table():
 # --- messages -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "error", "message"),
-    [
+def test_a_bad_field_is_named():
+    cases = (
         ({"X": X[:, 0]}, InputError, r"two-dimensional .* got shape \(8,\)\. Reshape"),
         (
             {"X": [["a"]] * 8},
@@ -485,23 +480,22 @@ def test_the_representation_shows_every_table():
             r"0: A\)\. Fill in the label, .* no label and no population",
         ),
         ({"y": None}, LabelError, "4 of 8 rows have a population but neither"),
-    ],
-)
-def test_a_bad_field_is_named(fields, error, message):
-    with pytest.raises(error, match=message):
-        arrays(**fields)
+    )
+    for fields, error, message in cases:
+        with pytest.raises(error, match=message):
+            arrays(**fields)
 
 
-@FRAMES
-def test_a_bad_feature_names_its_column(frame):
-    with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
-        arrays(X=frame({"a": [1.0] * 8, "b": [np.inf, *map(float, range(7))]}))
-    with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
-        arrays(X=frame({"a": ["u"] * 8, "b": [np.inf, *map(float, range(7))]}))
-    with pytest.raises(
-        TableError, match=r"column 'b' of X holds .*list.* values such as \[1"
-    ):
-        arrays(X=frame({"a": [1.0] * 8, "b": [[1, 2]] * 8}))
+def test_a_bad_feature_names_its_column():
+    for frame in LIBRARIES.values():
+        with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
+            arrays(X=frame({"a": [1.0] * 8, "b": [np.inf, *map(float, range(7))]}))
+        with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
+            arrays(X=frame({"a": ["u"] * 8, "b": [np.inf, *map(float, range(7))]}))
+        with pytest.raises(
+            TableError, match=r"column 'b' of X holds .*list.* values such as \[1"
+        ):
+            arrays(X=frame({"a": [1.0] * 8, "b": [[1, 2]] * 8}))
 
 
 def test_columns_called_by_numbers_keep_their_names():
@@ -509,23 +503,24 @@ def test_columns_called_by_numbers_keep_their_names():
     assert list(data.X.columns) == list(data.take(np.arange(8)).X.columns) == [0, 1]
 
 
-@FRAMES
-def test_an_empty_table_is_named(frame):
-    empty = {name: values[:0] for name, values in OUTCOMES["B"].items()}
-    with pytest.raises(
-        TableError,
-        match=r"the outcome table of population 'B' is empty. It needs at least one",
-    ):
-        tables(frame, outcomes={**OUTCOMES, "B": empty})
+def test_an_empty_table_is_named():
+    for frame in LIBRARIES.values():
+        empty = {name: values[:0] for name, values in OUTCOMES["B"].items()}
+        with pytest.raises(
+            TableError,
+            match=r"the outcome table of population 'B' is empty. It needs at least one",
+        ):
+            tables(frame, outcomes={**OUTCOMES, "B": empty})
 
 
-@FRAMES
-def test_a_missing_label_column_is_named_beside_those_there_are(frame):
-    with pytest.raises(
-        TableError,
-        match="the treatment table of population 'A' has no column 'mailed'; its columns are age, ",
-    ):
-        tables(frame, treatments=without(TREATMENTS, "A", "mailed"))
+def test_a_missing_label_column_is_named_beside_those_there_are():
+    for frame in LIBRARIES.values():
+        with pytest.raises(
+            TableError,
+            match="the treatment table of population 'A' has no column 'mailed'; "
+            "its columns are age, ",
+        ):
+            tables(frame, treatments=without(TREATMENTS, "A", "mailed"))
 
 
 def test_a_missing_weight_column_is_named():
@@ -564,14 +559,14 @@ def test_columns_that_some_tables_lack_are_left_out_and_named():
     assert [part.name for part in data.left_out] == ["age", "income"]
 
 
-@FRAMES
-def test_text_in_a_label_column_names_column_and_table(frame):
-    with pytest.raises(
-        TableError,
-        match=r"column 'visits' of the outcome table of population 'B' .*: outcomes must be "
-        r"numbers, or words .*, got 'often'",
-    ):
-        tables(frame, outcomes=changed(OUTCOMES, "B", visits=["no", "often"]))
+def test_text_in_a_label_column_names_column_and_table():
+    for frame in LIBRARIES.values():
+        with pytest.raises(
+            TableError,
+            match=r"column 'visits' of the outcome table of population 'B' .*: outcomes must be "
+            r"numbers, or words .*, got 'often'",
+        ):
+            tables(frame, outcomes=changed(OUTCOMES, "B", visits=["no", "often"]))
 
 
 @FRAMES
@@ -587,28 +582,33 @@ def test_a_label_that_is_no_number_names_column_table_and_row(frame, bad, how):
         tables(frame, outcomes=changed(OUTCOMES, "B", visits=[1.0, bad]))
 
 
-@FRAMES
-def test_a_bad_feature_names_the_table_it_is_in(frame):
-    with pytest.raises(
-        TableError,
-        match=r"row 1 of the treatment table of population 'A' .* features in 'age' are infinite",
-    ):
-        tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, np.inf]))
-    with pytest.raises(TableError, match="column 'age' of the target table holds list"):
-        tables(frame, target=frame({"age": [[31]], "member": [True]}))
+def test_a_bad_feature_names_the_table_it_is_in():
+    for frame in LIBRARIES.values():
+        with pytest.raises(
+            TableError,
+            match=r"row 1 of the treatment table of population 'A' .* "
+            "features in 'age' are infinite",
+        ):
+            tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, np.inf]))
+        with pytest.raises(
+            TableError, match="column 'age' of the target table holds list"
+        ):
+            tables(frame, target=frame({"age": [[31]], "member": [True]}))
 
 
-@pytest.mark.parametrize("thing", [X, [[1]], pl.LazyFrame({"age": [1]})])
-def test_what_is_no_table_is_named_by_its_type(thing):
-    name = type(thing).__name__
-    with pytest.raises(
-        TableError, match=f"table of population 'A' must be a .*, got {name}"
-    ):
-        SeparateLabels.from_tables(
-            {"A": thing}, {}, outcome="visits", treatment="mailed"
-        )
-    with pytest.raises(TableError, match=f"the target table must be a .*, got {name}"):
-        tables(target=thing)
+def test_what_is_no_table_is_named_by_its_type():
+    for thing in (X, [[1]], pl.LazyFrame({"age": [1]})):
+        name = type(thing).__name__
+        with pytest.raises(
+            TableError, match=f"table of population 'A' must be a .*, got {name}"
+        ):
+            SeparateLabels.from_tables(
+                {"A": thing}, {}, outcome="visits", treatment="mailed"
+            )
+        with pytest.raises(
+            TableError, match=f"the target table must be a .*, got {name}"
+        ):
+            tables(target=thing)
 
 
 def test_tables_come_in_a_mapping_or_name_their_populations_in_a_column():
@@ -634,43 +634,41 @@ def test_tables_of_other_populations_leave_a_cell_empty():
         tables(treatments={"B": TREATMENTS["B"]})
 
 
-@FRAMES
-def test_a_population_column_that_is_not_there_is_named(frame):
-    table = frame({"age": [1, 2], "y": [0, 1]})
-    with pytest.raises(
-        TableError,
-        match="the outcome table has no column 'region'; its columns are age",
-    ):
-        SeparateLabels.from_tables(
-            table, table, outcome="y", treatment="y", population="region"
-        )
+def test_a_population_column_that_is_not_there_is_named():
+    for frame in LIBRARIES.values():
+        table = frame({"age": [1, 2], "y": [0, 1]})
+        with pytest.raises(
+            TableError,
+            match="the outcome table has no column 'region'; its columns are age",
+        ):
+            SeparateLabels.from_tables(
+                table, table, outcome="y", treatment="y", population="region"
+            )
 
 
-@FRAMES
-@pytest.mark.parametrize(
-    "names", [["A", "B", None], [1.0, 2.0, float("nan")]], ids=["null", "nan"]
-)
-def test_missing_values_in_the_population_column_are_counted(frame, names):
-    table = frame({"age": [1, 2, 3], "y": [0, 1, 0], "region": names})
-    with pytest.raises(
-        TableError,
-        match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows",
-    ):
-        SeparateLabels.from_tables(
-            table, table, outcome="y", treatment="y", population="region"
-        )
+def test_missing_values_in_the_population_column_are_counted():
+    for frame in LIBRARIES.values():
+        for names in (["A", "B", None], [1.0, 2.0, float("nan")]):
+            table = frame({"age": [1, 2, 3], "y": [0, 1, 0], "region": names})
+            with pytest.raises(
+                TableError,
+                match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows",
+            ):
+                SeparateLabels.from_tables(
+                    table, table, outcome="y", treatment="y", population="region"
+                )
 
 
-@FRAMES
-def test_an_empty_frame_needs_rows_of_all_populations(frame):
-    full = frame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
-    empty = frame({"age": [1][:0], "y": [1][:0], "region": ["A"][:0]})
-    with pytest.raises(
-        TableError, match=r"the treatment table is empty\. It needs rows of all"
-    ):
-        SeparateLabels.from_tables(
-            full, empty, outcome="y", treatment="y", population="region"
-        )
+def test_an_empty_frame_needs_rows_of_all_populations():
+    for frame in LIBRARIES.values():
+        full = frame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
+        empty = frame({"age": [1][:0], "y": [1][:0], "region": ["A"][:0]})
+        with pytest.raises(
+            TableError, match=r"the treatment table is empty\. It needs rows of all"
+        ):
+            SeparateLabels.from_tables(
+                full, empty, outcome="y", treatment="y", population="region"
+            )
 
 
 # --- streamed -------------------------------------------------------------------------------

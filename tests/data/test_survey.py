@@ -17,6 +17,8 @@ from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import CellKFold, TableEncoder
 from unjoined.errors import ColumnWarning, TableError, WeakIdentificationWarning
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 300
 LABELS = {"outcome": "bought", "treatment": "mailed"}
 CELLS = [(kind, name) for kind in ("outcome", "treatment") for name in ("N", "S")]
@@ -167,26 +169,26 @@ FEATURES = {
 }
 
 
-@pytest.mark.parametrize("case", NO_FEATURES)
-def test_a_column_that_is_no_feature_is_left_out_with_the_reason(case):
-    column, reason = NO_FEATURES[case]
-    with pytest.warns(
-        ColumnWarning, match=rf"a column is left out: 'extra' .*{reason}"
-    ):
-        data = load(four(column))
-    assert data.feature_names == ["age", "spend", "region"]
-    assert [part.name for part in data.left_out] == ["extra"]
-    if case != "a column of some tables":
-        kept = load(four(column), features=["age", "extra"])
-        assert kept.feature_names == ["age", "extra"]
-        assert kept.left_out == ()
+def test_a_column_that_is_no_feature_is_left_out_with_the_reason():
+    for case in NO_FEATURES:
+        column, reason = NO_FEATURES[case]
+        with pytest.warns(
+            ColumnWarning, match=rf"a column is left out: 'extra' .*{reason}"
+        ):
+            data = load(four(column))
+        assert data.feature_names == ["age", "spend", "region"]
+        assert [part.name for part in data.left_out] == ["extra"]
+        if case != "a column of some tables":
+            kept = load(four(column), features=["age", "extra"])
+            assert kept.feature_names == ["age", "extra"]
+            assert kept.left_out == ()
 
 
-@pytest.mark.parametrize("case", FEATURES)
-def test_a_real_feature_is_kept(case):
-    data = load(four(FEATURES[case]))
-    assert data.feature_names == ["age", "spend", "region", "extra"]
-    assert data.left_out == ()
+def test_a_real_feature_is_kept():
+    for case in FEATURES:
+        data = load(four(FEATURES[case]))
+        assert data.feature_names == ["age", "spend", "region", "extra"]
+        assert data.left_out == ()
 
 
 @pytest.mark.parametrize("name", ["Unnamed: 0", "__index_level_0__"])
@@ -273,23 +275,21 @@ def test_a_column_of_numbers_here_and_words_there_is_named():
         load(tables)
 
 
-@pytest.mark.parametrize(
-    "case", ["ids in any order", "a word for each kind", "the label"]
-)
-def test_two_frames_with_a_population_column_are_judged_alike(case):
-    tables = four(NO_FEATURES[case][0])
-    both = [
-        pl.concat(
-            [
-                pl.from_pandas(tables[kind, k]).with_columns(where=pl.lit(k))
-                for k in "NS"
-            ]
-        )
-        for kind in ("outcome", "treatment")
-    ]
-    with pytest.warns(ColumnWarning, match="a column is left out: 'extra'"):
-        data = SeparateLabels.from_tables(*both, **LABELS, population="where")
-    assert data.feature_names == ["age", "spend", "region"]
+def test_two_frames_with_a_population_column_are_judged_alike():
+    for case in ("ids in any order", "a word for each kind", "the label"):
+        tables = four(NO_FEATURES[case][0])
+        both = [
+            pl.concat(
+                [
+                    pl.from_pandas(tables[kind, k]).with_columns(where=pl.lit(k))
+                    for k in "NS"
+                ]
+            )
+            for kind in ("outcome", "treatment")
+        ]
+        with pytest.warns(ColumnWarning, match="a column is left out: 'extra'"):
+            data = SeparateLabels.from_tables(*both, **LABELS, population="where")
+        assert data.feature_names == ["age", "spend", "region"]
 
 
 def test_a_stream_decides_as_memory_does_and_by_all_rows(tmp_path):
@@ -322,9 +322,8 @@ def test_a_notebook_shows_tables_features_and_what_was_left_out():
     assert "&#x27;extra&#x27; is &#x27;&lt;b&gt;&#x27; in all rows" in page
 
 
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas])
-def test_columns_as_they_are_go_through_transformers_and_a_search(library):
-    data = load({cell: library(frame) for cell, frame in four().items()})
+def test_columns_as_they_are_go_through_transformers_and_a_search():
+    data = load({cell: pl.from_pandas(frame) for cell, frame in four().items()})
     assert nw.from_native(data.X).schema["region"] == nw.String
     with config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter(

@@ -70,42 +70,42 @@ def chi_square(values, chance, bins, n_bins):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("logged", PROPENSITIES)
-@pytest.mark.parametrize("asked", POLICIES)
-def test_features_and_outcomes_keep_their_laws_and_the_policy_is_the_asked_one(
-    logged, asked
-):
+def test_features_and_outcomes_keep_their_laws_and_the_policy_is_the_asked_one():
     """p(x), p(t | x) and p(y | x, t) of every table, each by a chi-square test."""
-    X, y, treated = trial(PROPENSITIES[logged])
-    made = unjoin(
-        X,
-        y,
-        treated,
-        policies=POLICIES[asked],
-        propensity=PROPENSITIES[logged](X),
-        random_state=1,
-    )
-    for kind, name in CELLS:
-        rows = made.rows[made.data.rows(kind, name)]
-        x, t, bins = X[rows], treated[rows], bin_of(X[rows])
+    for logged in PROPENSITIES:
+        for asked in POLICIES:
+            X, y, treated = trial(PROPENSITIES[logged])
+            made = unjoin(
+                X,
+                y,
+                treated,
+                policies=POLICIES[asked],
+                propensity=PROPENSITIES[logged](X),
+                random_state=1,
+            )
+            for kind, name in CELLS:
+                rows = made.rows[made.data.rows(kind, name)]
+                x, t, bins = X[rows], treated[rows], bin_of(X[rows])
 
-        counts = np.bincount(bins, minlength=16)
-        expected = len(rows) / 16
-        assert np.sum((counts - expected) ** 2 / expected) < chi2.isf(ALPHA, 15)
+                counts = np.bincount(bins, minlength=16)
+                expected = len(rows) / 16
+                assert np.sum((counts - expected) ** 2 / expected) < chi2.isf(ALPHA, 15)
 
-        policy = POLICIES[asked][name]
-        e = policy(x) if callable(policy) else np.full(len(x), policy)
-        if policy in (0.0, 1.0):
-            assert_array_equal(t, e)
-        else:
-            statistic, n_bins = chi_square(t, e, bins, 16)
-            assert n_bins == 16
-            assert statistic < chi2.isf(ALPHA, n_bins)
+                policy = POLICIES[asked][name]
+                e = policy(x) if callable(policy) else np.full(len(x), policy)
+                if policy in (0.0, 1.0):
+                    assert_array_equal(t, e)
+                else:
+                    statistic, n_bins = chi_square(t, e, bins, 16)
+                    assert n_bins == 16
+                    assert statistic < chi2.isf(ALPHA, n_bins)
 
-        arms = bins + 16 * t.astype(int)
-        statistic, n_bins = chi_square(y[rows], chance_of_outcome(x, t), arms, 32)
-        assert n_bins >= 16
-        assert statistic < chi2.isf(ALPHA, n_bins)
+                arms = bins + 16 * t.astype(int)
+                statistic, n_bins = chi_square(
+                    y[rows], chance_of_outcome(x, t), arms, 32
+                )
+                assert n_bins >= 16
+                assert statistic < chi2.isf(ALPHA, n_bins)
 
 
 @pytest.mark.statistical
@@ -169,17 +169,17 @@ def test_n_per_table_rows_are_kept_and_they_are_the_first_of_those_without_it():
         assert_array_equal(some.rows[some.data.rows(kind, name)], first)
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_a_data_frame_keeps_its_library_and_names(frame):
-    given_ = small_trial()
-    table = frame({"age": given_["X"][:, 0], "spend": given_["X"][:, 1]})
-    made = unjoin(
-        **{**given_, "X": table}, policies=POLICIES["constant"], random_state=0
-    )
-    plain = unjoin(**given_, policies=POLICIES["constant"], random_state=0)
-    assert isinstance(made.data.X, type(table))
-    assert made.data.feature_names == ["age", "spend"]
-    assert_array_equal(feature_matrix(made.data.X), plain.data.X)
+def test_a_data_frame_keeps_its_library_and_names():
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        given_ = small_trial()
+        table = frame({"age": given_["X"][:, 0], "spend": given_["X"][:, 1]})
+        made = unjoin(
+            **{**given_, "X": table}, policies=POLICIES["constant"], random_state=0
+        )
+        plain = unjoin(**given_, policies=POLICIES["constant"], random_state=0)
+        assert isinstance(made.data.X, type(table))
+        assert made.data.feature_names == ["age", "spend"]
+        assert_array_equal(feature_matrix(made.data.X), plain.data.X)
 
 
 def test_the_coding_of_treatment_changes_nothing():
@@ -210,28 +210,26 @@ def test_populations_may_be_named_by_numbers():
 # --- messages -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [-0.1, 1.5, lambda X: X[:, 0], np.nan],
-    ids=["low", "high", "function", "nan"],
-)
-def test_a_policy_outside_zero_and_one_is_named(bad):
-    message = (
-        r"policies\['B'\] must (hold probabilities in \[0, 1\]|be finite, got nan)"
-    )
-    with pytest.raises(InputError, match=message):
-        unjoin(**small_trial(), policies={"A": 0.5, "B": bad}, random_state=0)
+def test_a_policy_outside_zero_and_one_is_named():
+    for bad in (-0.1, 1.5, lambda X: X[:, 0], np.nan):
+        message = (
+            r"policies\['B'\] must (hold probabilities in \[0, 1\]|be finite, got nan)"
+        )
+        with pytest.raises(InputError, match=message):
+            unjoin(**small_trial(), policies={"A": 0.5, "B": bad}, random_state=0)
 
 
-@pytest.mark.parametrize("bad", [-0.5, 1.5, np.nan])
-def test_a_propensity_outside_zero_and_one_is_named(bad):
-    propensity = np.full(400, 0.5)
-    propensity[7] = bad
-    with pytest.raises(
-        InputError,
-        match=r"propensity must (lie strictly between 0 and 1|be finite), got",
-    ):
-        unjoin(**small_trial(), policies=POLICIES["constant"], propensity=propensity)
+def test_a_propensity_outside_zero_and_one_is_named():
+    for bad in (-0.5, 1.5, np.nan):
+        propensity = np.full(400, 0.5)
+        propensity[7] = bad
+        with pytest.raises(
+            InputError,
+            match=r"propensity must (lie strictly between 0 and 1|be finite), got",
+        ):
+            unjoin(
+                **small_trial(), policies=POLICIES["constant"], propensity=propensity
+            )
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0])
@@ -274,17 +272,17 @@ def test_a_table_without_rows_is_too_few():
         unjoin(**given_, policies={"A": 0.5, "B": 0.5}, random_state=0)
 
 
-@pytest.mark.parametrize("n", [0, -1, 2.5])
-def test_n_per_table_is_a_whole_number_above_zero(n):
-    with pytest.raises(
-        InputError, match="n_per_table must be a whole number, 1 or above"
-    ):
-        unjoin(
-            **small_trial(),
-            policies=POLICIES["constant"],
-            n_per_table=n,
-            random_state=0,
-        )
+def test_n_per_table_is_a_whole_number_above_zero():
+    for n in (0, -1, 2.5):
+        with pytest.raises(
+            InputError, match="n_per_table must be a whole number, 1 or above"
+        ):
+            unjoin(
+                **small_trial(),
+                policies=POLICIES["constant"],
+                n_per_table=n,
+                random_state=0,
+            )
 
 
 @pytest.mark.parametrize("name", ["y", "treatment"])
@@ -309,15 +307,15 @@ def test_a_policy_gives_one_probability_per_row(shape):
         unjoin(**small_trial(), policies={"A": 0.5, "B": lambda X: np.full(shape, 0.5)})
 
 
-@pytest.mark.parametrize("name", ["y", "treatment"])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_labels_that_are_no_numbers_are_refused(name, bad):
-    given_ = small_trial()
-    given_[name][5] = bad
-    with pytest.raises(
-        InputError, match=f"{name} must be finite, got {bad} .* at position 5"
-    ):
-        unjoin(**given_, policies=POLICIES["constant"])
+def test_labels_that_are_no_numbers_are_refused():
+    for name in ("y", "treatment"):
+        for bad in (np.nan, np.inf):
+            given_ = small_trial()
+            given_[name][5] = bad
+            with pytest.raises(
+                InputError, match=f"{name} must be finite, got {bad} .* at position 5"
+            ):
+                unjoin(**given_, policies=POLICIES["constant"])
 
 
 def test_three_treatments_are_refused():
@@ -411,10 +409,8 @@ def test_a_row_of_the_trial_is_in_one_table_of_five_populations():
     assert found.data.n_rows == 10 * 40 == len(set(found.rows.tolist()))
 
 
-@pytest.mark.parametrize(
-    ("policies", "found"), [({}, "0"), ({"A": 0.5}, "1"), ([0.5, 0.4], "list")]
-)
-def test_one_policy_is_refused(policies, found):
-    X, y, treated = discrete_trial(100)
-    with pytest.raises(InputError, match=f"two populations or more, got {found}"):
-        unjoin(X, y, treated, policies=policies)
+def test_one_policy_is_refused():
+    for policies, found in (({}, "0"), ({"A": 0.5}, "1"), ([0.5, 0.4], "list")):
+        X, y, treated = discrete_trial(100)
+        with pytest.raises(InputError, match=f"two populations or more, got {found}"):
+            unjoin(X, y, treated, policies=policies)

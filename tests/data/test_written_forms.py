@@ -13,6 +13,8 @@ from unjoined.cli.entry import main
 from unjoined.data import TableEncoder
 from unjoined.errors import ColumnWarning, LabelError, TableError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 400
 KINDS = (("y", "N"), ("y", "S"), ("t", "N"), ("t", "S"))
 
@@ -58,26 +60,24 @@ def days(*dates):
     ]
 
 
-@pytest.mark.parametrize(
-    ("cells", "words", "dates"),
-    [
+def test_dates_with_one_order_are_dates():
+    cases = (
         (["31.12.2024", "01.02.2023"], "day first", ["2024-12-31", "2023-02-01"]),
         (["01.02.2023", "3.2.2023"], "day first", ["2023-02-01", "2023-02-03"]),
         (["31/12/2024", "01/02/2023"], "day first", ["2024-12-31", "2023-02-01"]),
         (["12/31/2024", "01/02/2023"], "month first", ["2024-12-31", "2023-01-02"]),
         (["12-31-2024", "2023-02-01"], "month first", ["2024-12-31", "2023-02-01"]),
-    ],
-)
-def test_dates_with_one_order_are_dates(cells, words, dates):
-    encoder, numbers = encoded(*cells, match=f"dates with the {words}")
-    assert numbers == days(*dates)
-    again = encoder.transform(pd.DataFrame({"x": ["02/03/2024", "2024-03-02"]}))[
-        :, 0
-    ].tolist()
-    second = "2024-03-02" if words == "day first" else "2024-02-03"
-    assert again == days(
-        second, "2024-03-02"
-    )  # as in the fit, though these alone do not tell
+    )
+    for cells, words, dates in cases:
+        encoder, numbers = encoded(*cells, match=f"dates with the {words}")
+        assert numbers == days(*dates)
+        again = encoder.transform(pd.DataFrame({"x": ["02/03/2024", "2024-03-02"]}))[
+            :, 0
+        ].tolist()
+        second = "2024-03-02" if words == "day first" else "2024-02-03"
+        assert again == days(
+            second, "2024-03-02"
+        )  # as in the fit, though these alone do not tell
 
 
 def test_the_hour_of_a_date_counts():
@@ -119,9 +119,8 @@ def test_dates_of_no_or_two_orders_are_left_out_by_name(words):
     assert data.feature_names == ["age"]
 
 
-@pytest.mark.parametrize(
-    ("cells", "words", "numbers"),
-    [
+def test_amounts_with_marks_and_units_are_numbers():
+    cases = (
         (["$1,234.00", "$950.50", "-$12"], "a comma separates", [1234.0, 950.5, -12.0]),
         (["1.234,56 EUR", "950,00 EUR"], "a point separates", [1234.56, 950.0]),
         (["1.234 €", "950 €"], "a point separates", [1234.0, 950.0]),
@@ -132,15 +131,14 @@ def test_dates_of_no_or_two_orders_are_left_out_by_name(words):
         (["1.234.567", "950"], "a point separates", [1234567.0, 950.0]),
         (["12,5", "1.234"], "a point separates", [12.5, 1234.0]),
         (["12%", "7.5%"], "a comma separates", [12.0, 7.5]),
-    ],
-)
-def test_amounts_with_marks_and_units_are_numbers(cells, words, numbers):
-    encoder, found = encoded(*cells, match=words)
-    assert found == numbers
-    assert (
-        encoder.transform(pd.DataFrame({"x": cells[::-1]}))[:, 0].tolist()
-        == numbers[::-1]
     )
+    for cells, words, numbers in cases:
+        encoder, found = encoded(*cells, match=words)
+        assert found == numbers
+        assert (
+            encoder.transform(pd.DataFrame({"x": cells[::-1]}))[:, 0].tolist()
+            == numbers[::-1]
+        )
 
 
 @pytest.mark.parametrize("mark", [".", ","])
@@ -151,19 +149,17 @@ def test_a_mark_before_three_digits_beside_shorter_numbers_separates_thousands(m
     assert numbers == amounts
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
+def test_a_mark_that_may_mean_both_is_asked_about():
+    cases = (
         ["1.234", "950"],  # too few to tell
         ["1,234", "2,345"],
         [f"{n / 1000:.3f}" for n in range(1001, 1100)] + ["1500"],
-    ],
-)
-def test_a_mark_that_may_mean_both_is_asked_about(cells):
-    encoder, _ = encoded(
-        *cells, match="whether the mark separates thousands or decimals"
     )
-    assert encoder.columns_[0].holds == "categories"
+    for cells in cases:
+        encoder, _ = encoded(
+            *cells, match="whether the mark separates thousands or decimals"
+        )
+        assert encoder.columns_[0].holds == "categories"
 
 
 def test_amounts_in_two_currencies_are_no_numbers():
@@ -184,17 +180,19 @@ def test_zips_with_a_zero_in_front_are_categories():
     assert encoder.columns_[0].levels == ("01234", "54321", "60311", "80331")
 
 
-@pytest.mark.parametrize(
-    "levels",
-    [("1.1", "1.10", "b"), ("1E5", "100000", "b"), ("01", "1", "b"), ("x", "x ", "b")],
-)
-@pytest.mark.parametrize("kind", ["category", "object"])
-def test_levels_are_as_they_are_written(levels, kind):
-    frame = pd.DataFrame({"x": pd.Series(list(levels) * 20).astype(kind)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
-        encoder = TableEncoder().fit(frame)
-    assert encoder.columns_[0].levels == tuple(sorted(levels))
+def test_levels_are_as_they_are_written():
+    for levels in (
+        ("1.1", "1.10", "b"),
+        ("1E5", "100000", "b"),
+        ("01", "1", "b"),
+        ("x", "x ", "b"),
+    ):
+        for kind in ("category", "object"):
+            frame = pd.DataFrame({"x": pd.Series(list(levels) * 20).astype(kind)})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ColumnWarning)
+                encoder = TableEncoder().fit(frame)
+            assert encoder.columns_[0].levels == tuple(sorted(levels))
 
 
 def test_a_csv_with_thousands_is_read_alike_in_memory_and_in_pieces(tmp_path):
@@ -273,21 +271,25 @@ def with_gaps(value):
     return truth
 
 
-@pytest.mark.parametrize("value", [-999.0, -99.0, 9999.0])
-@pytest.mark.parametrize("model", [MinMaxUplift(basis="linear"), Uplift()])
-def test_a_number_that_stands_for_missing_is_missing(value, model):
-    rng = np.random.default_rng(0)
-    data = SeparateLabels.from_tables(
-        *pairs(rng, 1500, with_gaps(value)), outcome="y", treatment="t"
+def test_a_number_that_stands_for_missing_is_missing():
+    cases = (
+        (-999.0, MinMaxUplift(basis="linear")),
+        (-99.0, MinMaxUplift(basis="linear")),
+        (9999.0, Uplift()),
     )
-    with pytest.warns(
-        ColumnWarning, match=f"'x' is {value:g} in .*taken for missing values"
-    ):
-        model.set_params(random_state=0).fit(data)
-    people, uplift = with_gaps(value)(rng, 2000)
-    assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.9
-    empty = people.assign(x=people["x"].where(people["x"] != value))
-    np.testing.assert_array_equal(model.predict(people), model.predict(empty))
+    for value, model in cases:
+        rng = np.random.default_rng(0)
+        data = SeparateLabels.from_tables(
+            *pairs(rng, 1500, with_gaps(value)), outcome="y", treatment="t"
+        )
+        with pytest.warns(
+            ColumnWarning, match=f"'x' is {value:g} in .*taken for missing values"
+        ):
+            model.set_params(random_state=0).fit(data)
+        people, uplift = with_gaps(value)(rng, 2000)
+        assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.9
+        empty = people.assign(x=people["x"].where(people["x"] != value))
+        np.testing.assert_array_equal(model.predict(people), model.predict(empty))
 
 
 @pytest.mark.parametrize("value", ["1900-01-01", "9999-12-31"])
@@ -301,20 +303,18 @@ def test_a_date_that_stands_for_missing_is_missing(value):
     assert found[0][0] == pytest.approx(np.mean(days(*dates)), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [
+def test_numbers_that_are_near_others_or_single_are_numbers():
+    cases = (
         [*range(100), 99] * 3,  # an end of an even range
         [*range(200), -999],  # once
         [*range(0, 90, 3), 99, 99, 99, 99, 99],  # the top of a scale
         [*range(-2000, 2000, 9), *[-999] * 9],  # amid others
-    ],
-)
-def test_numbers_that_are_near_others_or_single_are_numbers(numbers):
-    frame = pd.DataFrame({"x": np.array(numbers, dtype=float)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
-        assert TableEncoder().fit_transform(frame)[:, 0].tolist() == numbers
+    )
+    for numbers in cases:
+        frame = pd.DataFrame({"x": np.array(numbers, dtype=float)})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ColumnWarning)
+            assert TableEncoder().fit_transform(frame)[:, 0].tolist() == numbers
 
 
 def test_a_number_that_may_stand_for_missing_is_named():
@@ -337,29 +337,29 @@ def by_store(name, n_stores):
     return truth
 
 
-@pytest.mark.parametrize(
-    "name", ["store", "store_id", "regionCode", "PLZ", "filial_nr", "ward", "sex"]
-)
-def test_whole_numbers_called_as_codes_are_categories(name):
+def test_whole_numbers_are_categories_if_they_are_called_as_codes():
+    codes = ("store", "store_id", "regionCode", "PLZ", "filial_nr", "ward", "sex")
+    for name in codes:
+        with pytest.warns(
+            ColumnWarning, match=f"'{name}' holds 20 different whole.*for categories"
+        ):
+            encoder = TableEncoder().fit(pd.DataFrame({name: list(range(20)) * 20}))
+        assert encoder.columns_[0].holds == "categories", name
+    for name in ("n_stores", "age", "store_size", "days_since_store", "visits"):
+        encoder = TableEncoder().fit(pd.DataFrame({name: list(range(20)) * 20}))
+        assert encoder.columns_[0].holds == "numbers", name
+
+
+def test_an_effect_that_differs_by_code_is_found():
     rng = np.random.default_rng(0)
-    truth = by_store(name, 20)
+    truth = by_store("store", 20)
     data = SeparateLabels.from_tables(
         *pairs(rng, 2000, truth), outcome="y", treatment="t"
     )
-    with pytest.warns(
-        ColumnWarning, match=f"'{name}' holds 20 different whole.*for categories"
-    ):
+    with pytest.warns(ColumnWarning, match="'store' holds 20 different whole"):
         model = Uplift(random_state=0).fit(data)
     people, uplift = truth(rng, 3000)
     assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.95
-
-
-@pytest.mark.parametrize(
-    "name", ["n_stores", "age", "store_size", "days_since_store", "visits"]
-)
-def test_whole_numbers_called_otherwise_are_amounts(name):
-    encoder = TableEncoder().fit(pd.DataFrame({name: list(range(20)) * 20}))
-    assert encoder.columns_[0].holds == "numbers"
 
 
 def test_codes_and_stand_ins_are_found_in_pieces_as_in_memory(tmp_path):
@@ -419,28 +419,30 @@ def of_kind(n_kinds):
     return truth
 
 
-@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
-def test_a_column_is_a_category_if_the_user_says_so(backend):
+def test_a_column_is_a_category_if_the_user_says_so():
+    """In every kind of frame, in memory and in pieces, the same rows get the same numbers."""
     rng, truth = np.random.default_rng(0), of_kind(20)
-    convert = {
-        "pandas": lambda frame: frame,
-        "polars": pl.from_pandas,
-        "pyarrow": as_arrow,
-    }[backend]
-    parts = [
-        {name: convert(frame) for name, frame in part.items()}
-        for part in pairs(rng, 2000, truth)
-    ]
-    options = {"outcome": "y", "treatment": "t", "categories": ["filter"]}
-    model = Uplift(random_state=0).fit(SeparateLabels.from_tables(*parts, **options))
+    parts = pairs(rng, 2000, truth)
     people, uplift = truth(rng, 3000)
-    assert np.corrcoef(model.predict(convert(people)), uplift)[0, 1] > 0.95
-    in_pieces = TableEncoder()
-    SeparateLabels.from_tables(*parts, **options, stream=500).chunks().encoded(
-        in_pieces
-    )
-    assert in_pieces.columns_[1].levels == model.encoder_.columns_[1].levels
-    assert len(in_pieces.columns_[1].levels) == 20
+    options = {"outcome": "y", "treatment": "t", "categories": ["filter"]}
+    data = SeparateLabels.from_tables(*parts, **options)
+    model = Uplift(random_state=0).fit(data)
+    expected = model.predict(people)
+    assert np.corrcoef(expected, uplift)[0, 1] > 0.95
+    levels = model.encoder_.columns_[1].levels
+    assert len(levels) == 20
+    matrix = TableEncoder().fit_transform(data.X)
+    for convert in (lambda frame: frame, pl.from_pandas, as_arrow):
+        tables = [
+            {name: convert(frame) for name, frame in part.items()} for part in parts
+        ]
+        whole, in_pieces = TableEncoder(), TableEncoder()
+        same = SeparateLabels.from_tables(*tables, **options)
+        np.testing.assert_array_equal(whole.fit_transform(same.X), matrix)
+        np.testing.assert_array_equal(model.predict(convert(people)), expected)
+        stream = SeparateLabels.from_tables(*tables, **options, stream=500)
+        stream.chunks().encoded(in_pieces)
+        assert in_pieces.columns_[1].levels == levels
 
 
 def as_arrow(frame):
@@ -566,7 +568,7 @@ def test_versions_that_are_numbers_in_one_table_only_keep_their_zeros(tmp_path, 
 
 
 def test_the_command_line_takes_categories(tmp_path, capsys):
-    parts = pairs(np.random.default_rng(0), 500, of_kind(12))
+    parts = pairs(np.random.default_rng(0), 200, of_kind(12))
     model, tables = tmp_path / "model.skops", saved(tmp_path, parts)
     for how in ((), ("--chunks",)):
         options = (

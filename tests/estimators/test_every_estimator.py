@@ -20,6 +20,8 @@ from unjoined import (
 from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 QUICK = [
     DensityUplift(n_centers=20),
     MinMaxUplift(basis="linear", n_jobs=1, random_state=0),

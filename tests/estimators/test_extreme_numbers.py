@@ -20,6 +20,7 @@ MODELS = {
     "density": DensityUplift(random_state=0),
 }
 pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
     pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
@@ -45,34 +46,36 @@ def fitted(name):
     return FITTED[name]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_predictions_are_finite_however_far_away_the_rows_are(name):
-    far = np.array([1.79e308, 1e308, 1e200, 1e150, 1e40, 5e-324, -5e-324])
-    far = np.concatenate([far, -far])
-    zero = np.zeros_like(far)
-    X = np.vstack(
-        [np.column_stack(pair) for pair in ((far, far), (far, -far), (zero, far))]
-    )
-    model = fitted(name)
-    assert np.isfinite(model.predict(X)).all()
-    if hasattr(model, "predict_outcomes"):
-        assert np.isfinite(model.predict_outcomes(X)).all()
-    if hasattr(model, "predict_policies"):
-        propensity = model.predict_policies(X)
-        assert ((propensity >= 0.0) & (propensity <= 1.0)).all()
-    if hasattr(model, "critic"):
-        assert np.isfinite(model.critic(X)).all()
+def test_predictions_are_finite_however_far_away_the_rows_are():
+    for name in MODELS:
+        far = np.array([1.79e308, 1e308, 1e200, 1e150, 1e40, 5e-324, -5e-324])
+        far = np.concatenate([far, -far])
+        zero = np.zeros_like(far)
+        X = np.vstack(
+            [np.column_stack(pair) for pair in ((far, far), (far, -far), (zero, far))]
+        )
+        model = fitted(name)
+        assert np.isfinite(model.predict(X)).all()
+        if hasattr(model, "predict_outcomes"):
+            assert np.isfinite(model.predict_outcomes(X)).all()
+        if hasattr(model, "predict_policies"):
+            propensity = model.predict_policies(X)
+            assert ((propensity >= 0.0) & (propensity <= 1.0)).all()
+        if hasattr(model, "critic"):
+            assert np.isfinite(model.critic(X)).all()
 
 
-@pytest.mark.parametrize("name", ["smooth", "weighted"])
-@pytest.mark.parametrize("unit", [2.0**-996, 2.0**96])  # about 1e-300 and 1e29
-def test_units_of_the_features_change_nothing_as_far_as_numbers_go(name, unit):
-    data = draw()
-    model = clone(MODELS[name]).fit(**data | {"X": unit * data["X"]})
-    # Powers of two round as one does, but where logarithms or sums of squares come in.
-    assert_allclose(
-        model.predict(unit * data["X"]), fitted(name).predict(data["X"]), atol=1e-9
-    )
+def test_units_of_the_features_change_nothing_as_far_as_numbers_go():
+    for name in ("smooth", "weighted"):
+        for unit in (2.0**-996, 2.0**96):
+            data = draw()
+            model = clone(MODELS[name]).fit(**data | {"X": unit * data["X"]})
+            # Powers of two round as one does, but where logarithms or sums of squares come in.
+            assert_allclose(
+                model.predict(unit * data["X"]),
+                fitted(name).predict(data["X"]),
+                atol=1e-9,
+            )
 
 
 def test_a_value_far_beyond_those_of_the_fit_is_told():
@@ -107,15 +110,15 @@ def test_a_fit_refuses_features_beyond_arithmetic_and_names_the_column(name):
         clone(MODELS[name]).fit(**data | {"X": frame.to_numpy()})
 
 
-@pytest.mark.parametrize("name", ["uplift", "ratio"])
-@pytest.mark.parametrize("columns", [np.asarray, list])
-def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row(name, columns):
-    data = draw()
-    data["y"][7] = 1e308
-    with pytest.raises(
-        InputError, match=r"y holds outcomes beyond 1e\+30 .*first at row 7"
-    ):
-        clone(MODELS[name]).fit(**data | {"y": columns(data["y"])})
+def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row():
+    for name in ("uplift", "ratio"):
+        for columns in (np.asarray, list):
+            data = draw()
+            data["y"][7] = 1e308
+            with pytest.raises(
+                InputError, match=r"y holds outcomes beyond 1e\+30 .*first at row 7"
+            ):
+                clone(MODELS[name]).fit(**data | {"y": columns(data["y"])})
 
 
 @pytest.mark.parametrize(
@@ -138,24 +141,24 @@ def test_a_feature_that_varies_by_less_than_can_be_divided_by_is_refused():
         MinMaxUplift().fit(**data)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_of_constant_features_alone_the_uplift_is_constant(name):
-    data = draw()
-    data["X"] = np.full((160, 2), 3.7)
-    uplift = clone(MODELS[name]).fit(**data).predict(data["X"])
-    assert np.isfinite(uplift).all()
-    # Rows that are the same come out the same, but for what a product rounds by its place.
-    assert np.ptp(uplift) <= 1e-12 * np.abs(uplift).max()
+def test_of_constant_features_alone_the_uplift_is_constant():
+    for name in MODELS:
+        data = draw()
+        data["X"] = np.full((160, 2), 3.7)
+        uplift = clone(MODELS[name]).fit(**data).predict(data["X"])
+        assert np.isfinite(uplift).all()
+        # Rows that are the same come out the same, but for what a product rounds by its place.
+        assert np.ptp(uplift) <= 1e-12 * np.abs(uplift).max()
 
 
-@pytest.mark.parametrize("name", ["smooth", "weighted", "ratio", "density"])
-def test_of_a_constant_feature_the_constant_does_not_matter(name):
-    data = draw()
-    found = []
-    for constant in (0.0, 0.1):
-        data["X"] = np.column_stack([draw()["X"], np.full(160, constant)])
-        found.append(clone(MODELS[name]).fit(**data).predict(data["X"]))
-    assert_array_equal(*found)
+def test_of_a_constant_feature_the_constant_does_not_matter():
+    for name in ("smooth", "weighted", "ratio", "density"):
+        data = draw()
+        found = []
+        for constant in (0.0, 0.1):
+            data["X"] = np.column_stack([draw()["X"], np.full(160, constant)])
+            found.append(clone(MODELS[name]).fit(**data).predict(data["X"]))
+        assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("column", ["spend", "bought"])

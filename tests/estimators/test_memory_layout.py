@@ -26,7 +26,10 @@ MODELS = [
     TwoStageUplift(),
 ]
 models = pytest.mark.parametrize("model", MODELS, ids=repr)
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+]
 
 
 def draw():
@@ -70,14 +73,14 @@ def test_predictions_and_fits_do_not_depend_on_how_arrays_lie(model):
     )
 
 
-@models
-def test_no_rows_have_no_predictions(model):
-    data = draw()
-    fitted = clone(model).fit(**data)
-    empty = fitted.predict(data["X"][:0])
-    assert (empty.shape, empty.dtype) == ((0,), np.float64)
-    with pytest.raises(ValueError, match="2 features"):
-        fitted.predict(np.empty((0, 3)))
+def test_no_rows_have_no_predictions():
+    for model in MODELS:
+        data = draw()
+        fitted = clone(model).fit(**data)
+        empty = fitted.predict(data["X"][:0])
+        assert (empty.shape, empty.dtype) == ((0,), np.float64)
+        with pytest.raises(ValueError, match="2 features"):
+            fitted.predict(np.empty((0, 3)))
 
 
 @pytest.mark.parametrize("model", MODELS[:3], ids=repr)

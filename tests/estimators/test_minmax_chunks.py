@@ -189,18 +189,16 @@ def test_checkpoints_of_other_fits_are_refused(tmp_path):
     assert np.isfinite(given.fit(STREAM).coef_).all()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_what_needs_rows_is_refused():
+    cases = (
         ({"bounds": "auto"}, "bounds needs all rows in memory"),
         ({"shift": "classifier"}, "shift needs all rows in memory"),
         ({"loss": "huber"}, "losses other than 'squared' need all rows"),
         ({"ridge_f": -1.0}, "ridge_f must be"),
-    ],
-)
-def test_what_needs_rows_is_refused(parameters, message):
-    with pytest.raises(InputError, match=message):
-        MinMaxUplift(**parameters).fit(STREAM)
+    )
+    for parameters, message in cases:
+        with pytest.raises(InputError, match=message):
+            MinMaxUplift(**parameters).fit(STREAM)
 
 
 def test_a_checkpoint_of_rows_in_memory_is_refused(tmp_path):

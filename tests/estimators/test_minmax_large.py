@@ -53,37 +53,35 @@ def slow_system(model, data):
     return A, b, C
 
 
-@pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier", "linear"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_without_centring_the_solution_meets_the_first_order_conditions(
-    basis, weighted
-):
-    n = len(DATA.y)
-    weight = np.random.default_rng(0).uniform(0.5, 2.0, n) if weighted else None
-    model = MinMaxUplift(**FIXED, basis=basis, center=False)
-    model.fit(**DATA, sample_weight=weight)
-    A, b, C = slow_system(model, {**DATA, "sample_weight": weight})
-    alpha, beta = model.coef_, model.critic_coef_
-    # Gradients of 2 a'Ab - 4 b'b - b'Cb + r|a|^2 - r|b|^2 in both arguments.
-    scale = np.abs(b).max()
-    assert_allclose(A @ beta + 1e-2 * alpha, 0.0, atol=1e-11 * scale)
-    assert_allclose(
-        A.T @ alpha - 2.0 * b - C @ beta - 1e-2 * beta, 0.0, atol=1e-11 * scale
-    )
+def test_without_centring_the_solution_meets_the_first_order_conditions():
+    for basis in ("smooth", "gaussian", "fourier", "linear"):
+        for weighted in (False, True):
+            n = len(DATA.y)
+            weight = np.random.default_rng(0).uniform(0.5, 2.0, n) if weighted else None
+            model = MinMaxUplift(**FIXED, basis=basis, center=False)
+            model.fit(**DATA, sample_weight=weight)
+            A, b, C = slow_system(model, {**DATA, "sample_weight": weight})
+            alpha, beta = model.coef_, model.critic_coef_
+            # Gradients of 2 a'Ab - 4 b'b - b'Cb + r|a|^2 - r|b|^2 in both arguments.
+            scale = np.abs(b).max()
+            assert_allclose(A @ beta + 1e-2 * alpha, 0.0, atol=1e-11 * scale)
+            assert_allclose(
+                A.T @ alpha - 2.0 * b - C @ beta - 1e-2 * beta, 0.0, atol=1e-11 * scale
+            )
 
 
-@pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier", "linear"])
-def test_what_is_linear_in_the_features_is_centred_away(basis):
+def test_what_is_linear_in_the_features_is_centred_away():
     """Added to all outcomes it changes no prediction, as the means follow it exactly."""
-    outcome = DATA.kind == "outcome"
-    noise = np.random.default_rng(0).standard_normal(len(outcome))
-    real = np.where(outcome, DATA.y + noise, DATA.y)
-    moved = np.where(outcome, real + 40.0 - 3.0 * DATA.X[:, 0], DATA.y)
-    fits = [
-        MinMaxUplift(**FIXED, basis=basis).fit(**{**DATA, "y": y}).predict(NEW)
-        for y in (real, moved)
-    ]
-    assert_allclose(fits[1], fits[0], atol=1e-8 * np.abs(fits[0]).max())
+    for basis in ("smooth", "gaussian", "fourier", "linear"):
+        outcome = DATA.kind == "outcome"
+        noise = np.random.default_rng(0).standard_normal(len(outcome))
+        real = np.where(outcome, DATA.y + noise, DATA.y)
+        moved = np.where(outcome, real + 40.0 - 3.0 * DATA.X[:, 0], DATA.y)
+        fits = [
+            MinMaxUplift(**FIXED, basis=basis).fit(**{**DATA, "y": y}).predict(NEW)
+            for y in (real, moved)
+        ]
+        assert_allclose(fits[1], fits[0], atol=1e-8 * np.abs(fits[0]).max())
 
 
 def test_what_bends_is_subtracted_though_the_uplift_is_linear():

@@ -111,25 +111,25 @@ LOSSES = [
 ]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
-def test_every_loss_fits_and_states_its_gap(loss):
-    data = real_problem().draw(150, random_state=0)
-    model = MinMaxUplift(basis="linear", loss=loss, random_state=0).fit(**data)
-    assert model.loss_.relative_gap < 1e-6
-    assert np.isfinite(model.predict(data.X)).all()
-    assert np.isfinite(model.critic(data.X)).all()
+def test_every_loss_fits_and_states_its_gap():
+    for loss in LOSSES:
+        data = real_problem().draw(150, random_state=0)
+        model = MinMaxUplift(basis="linear", loss=loss, random_state=0).fit(**data)
+        assert model.loss_.relative_gap < 1e-6
+        assert np.isfinite(model.predict(data.X)).all()
+        assert np.isfinite(model.critic(data.X)).all()
 
 
-@pytest.mark.parametrize("loss", ["huber", HuberLoss(0.3), "absolute"], ids=str)
-def test_uplift_is_in_the_units_of_the_outcome_for_every_loss(loss):
-    data = real_problem().draw(150, random_state=0)
-    y = np.where(data.kind == "outcome", 100 * data.y, data.y)
-    cents = SeparateLabels(**{**dict(data), "y": y})
-    scaled = HuberLoss(30.0) if isinstance(loss, HuberLoss) else loss
-    model = MinMaxUplift(basis="linear", random_state=0)
-    one = model.set_params(loss=loss).fit(**data).predict(data.X)
-    hundred = model.set_params(loss=scaled).fit(**cents).predict(data.X)
-    assert_allclose(hundred, 100 * one, rtol=1e-4, atol=1e-3)
+def test_uplift_is_in_the_units_of_the_outcome_for_every_loss():
+    for loss in ("huber", HuberLoss(0.3), "absolute"):
+        data = real_problem().draw(150, random_state=0)
+        y = np.where(data.kind == "outcome", 100 * data.y, data.y)
+        cents = SeparateLabels(**{**dict(data), "y": y})
+        scaled = HuberLoss(30.0) if isinstance(loss, HuberLoss) else loss
+        model = MinMaxUplift(basis="linear", random_state=0)
+        one = model.set_params(loss=loss).fit(**data).predict(data.X)
+        hundred = model.set_params(loss=scaled).fit(**cents).predict(data.X)
+        assert_allclose(hundred, 100 * one, rtol=1e-4, atol=1e-3)
 
 
 def test_squared_loss_object_is_the_closed_form(binary):
@@ -206,9 +206,8 @@ def test_a_bounded_model_survives_saving(binary, tmp_path):
     assert loaded.loss_ == robust.loss_
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_bad_objectives_are_named_and_nothing_is_fitted(binary):
+    cases = (
         ({"bounds": "tight"}, "bounds must be one of 'auto', got 'tight'"),
         ({"bounds": 3.0}, r"bounds must be 'auto' or a pair of numbers, got 3.0"),
         ({"bounds": (1.0, 2.0, 3.0)}, "bounds must be 'auto' or a pair"),
@@ -222,13 +221,12 @@ def test_a_bounded_model_survives_saving(binary, tmp_path):
             {"loss": SmoothLoss(np.abs, np.square, np.abs, np.abs)},
             "does not belong to the loss",
         ),
-    ],
-)
-def test_bad_objectives_are_named_and_nothing_is_fitted(binary, parameters, message):
-    model = MinMaxUplift(**ROUGH, **parameters)
-    with pytest.raises(InputError, match=message):
-        model.fit(**binary)
-    assert not hasattr(model, "coef_")
+    )
+    for parameters, message in cases:
+        model = MinMaxUplift(**ROUGH, **parameters)
+        with pytest.raises(InputError, match=message):
+            model.fit(**binary)
+        assert not hasattr(model, "coef_")
 
 
 def test_an_outcome_with_half_its_values_equal_has_a_spread():
@@ -295,21 +293,19 @@ def data():
     return campaign_problem().draw(500, random_state=0)
 
 
-@pytest.mark.parametrize(
-    "bounds", [(0.0, 0.05), (0.2, 0.21), (0.0, np.inf), (-np.inf, -0.1)]
-)
-def test_tight_bounds_take_few_steps_and_hold_at_every_row(data, bounds):
+def test_tight_bounds_take_few_steps_and_hold_at_every_row(data):
     """A step costs p^2, so that the programme is cheap if steps are far fewer than rows.
 
     It used to cost the cube of the rows that entered: minutes where the fit takes a second.
     """
-    model = MinMaxUplift(**SETTINGS, bounds=bounds, random_state=0).fit(**data)
-    report, p = model.bounds_, len(model.coef_)
-    assert report.n_binding <= p
-    largest = max(abs(bound) for bound in bounds if np.isfinite(bound)) or 1.0
-    uplift = model.predict(data.X)
-    assert uplift.min() >= bounds[0] - 1e-7 * largest
-    assert uplift.max() <= bounds[1] + 1e-7 * largest
+    for bounds in ((0.0, 0.05), (0.2, 0.21), (0.0, np.inf), (-np.inf, -0.1)):
+        model = MinMaxUplift(**SETTINGS, bounds=bounds, random_state=0).fit(**data)
+        report, p = model.bounds_, len(model.coef_)
+        assert report.n_binding <= p
+        largest = max(abs(bound) for bound in bounds if np.isfinite(bound)) or 1.0
+        uplift = model.predict(data.X)
+        assert uplift.min() >= bounds[0] - 1e-7 * largest
+        assert uplift.max() <= bounds[1] + 1e-7 * largest
 
 
 def test_a_single_bound_of_zero_has_a_tolerance(data):

@@ -174,9 +174,8 @@ def test_a_search_is_a_fit_with_what_it_chose(data, fitted):
     assert np.corrcoef(again.predict(data.X), expected)[0, 1] > 0.99
 
 
-@pytest.mark.parametrize(
-    ("parameters", "shape"),
-    [
+def test_only_what_is_auto_is_searched(data):
+    cases = (
         ({"ridge_f": 0.1}, (3, 4, 1)),
         ({"ridge_g": 0.1}, (3, 1, 15)),
         ({"width": "median"}, (1, 4, 15)),
@@ -189,19 +188,19 @@ def test_a_search_is_a_fit_with_what_it_chose(data, fitted):
         ({"critic_basis": "fourier"}, (3, 4, 15)),
         ({"center": False}, (3, 4, 15)),
         ({"center": False, "width": "median"}, (1, 4, 15)),
-    ],
-    ids=str,
-)
-def test_only_what_is_auto_is_searched(data, parameters, shape):
-    model = MinMaxUplift(**parameters, random_state=0).fit(**data)
-    assert model.search_.score.shape == shape
-    assert np.isnan(model.search_.risk).all() == (shape[0] == 1)
-    assert np.isfinite(model.predict(data.X)).all()
-    for name in ("ridge_f", "ridge_g"):
-        if name in parameters:
-            assert getattr(model, name + "_") == parameters[name]
-    if shape[0] == 3:
-        assert_allclose(model.search_.widths / model.search_.widths[0], [1.0, 2.0, 4.0])
+    )
+    for parameters, shape in cases:
+        model = MinMaxUplift(**parameters, random_state=0).fit(**data)
+        assert model.search_.score.shape == shape
+        assert np.isnan(model.search_.risk).all() == (shape[0] == 1)
+        assert np.isfinite(model.predict(data.X)).all()
+        for name in ("ridge_f", "ridge_g"):
+            if name in parameters:
+                assert getattr(model, name + "_") == parameters[name]
+        if shape[0] == 3:
+            assert_allclose(
+                model.search_.widths / model.search_.widths[0], [1.0, 2.0, 4.0]
+            )
 
 
 def test_a_given_basis_is_used_as_it_is(data):

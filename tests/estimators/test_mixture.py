@@ -105,6 +105,13 @@ def fit(data, **others):
     return Uplift(**{**SMALL, **others}).fit(**data)
 
 
+def fit_quickly(data, **others):
+    """Fit with two folds: symmetries hold with any number of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unjoined.model.crossfit.N_FOLDS", 2)
+        return fit(data, **others)
+
+
 @pytest.fixture(scope="module")
 def fitted():
     """Return the tables and the fit of each family, made once."""
@@ -113,7 +120,7 @@ def fitted():
     def of_family(family):
         if family not in made:
             data = draw(family)
-            made[family] = data, fit(data, family=family)
+            made[family] = data, fit_quickly(data, family=family)
         return made[family]
 
     return of_family
@@ -122,10 +129,10 @@ def fitted():
 # --- Units and symmetries -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (3.0, 7.0), (0.0, 1e-3)])
+@pytest.mark.parametrize(("low", "high"), [(3.0, 7.0), (0.0, 1e-3)])
 def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high, fitted):
     data, plain = fitted("bernoulli")
-    other = fit(with_outcomes(data, lambda y: low + (high - low) * y))
+    other = fit_quickly(with_outcomes(data, lambda y: low + (high - low) * y))
     reach = high - low
     assert_allclose(
         other.predict(data["X"]), reach * plain.predict(data["X"]), rtol=1e-10
@@ -142,13 +149,12 @@ def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high, fitted
     )
 
 
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
-@pytest.mark.parametrize("slope", [-10.0, 1e-3])
+@pytest.mark.parametrize(("family", "slope"), [("mean", -10.0), ("gaussian", 1e-3)])
 def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(
     family, slope, fitted
 ):
     data, plain = fitted(family)
-    other = fit(with_outcomes(data, lambda y: 100.0 + slope * y), family=family)
+    other = fit_quickly(with_outcomes(data, lambda y: 100.0 + slope * y), family=family)
     size = abs(slope)
     expected = slope * plain.predict(data["X"])
     assert_allclose(other.predict(data["X"]), expected, atol=1e-8 * size)
@@ -169,18 +175,18 @@ def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(
     )  # of 500 rows, to one rank
 
 
-@EVERY_FAMILY
+@pytest.mark.parametrize("family", ["bernoulli", "mean"])
 def test_units_of_features_change_nothing(family, fitted):
     data, plain = fitted(family)
     other = {**data, "X": data["X"] * [1e3, 1e-2] + [5.0, -7.0]}
-    model = fit(other, family=family)
+    model = fit_quickly(other, family=family)
     assert_allclose(model.predict(other["X"]), plain.predict(data["X"]), atol=1e-8)
     assert_allclose(model.effect_features_, plain.effect_features_, atol=1e-8)
 
 
 def test_the_coding_of_treatments_changes_nothing(fitted):
     data, plain = fitted("bernoulli")
-    other = fit(with_treatments(data, lambda t: 2 * t - 1))
+    other = fit_quickly(with_treatments(data, lambda t: 2 * t - 1))
     assert_array_equal(other.predict(data["X"]), plain.predict(data["X"]))
 
 
@@ -188,7 +194,7 @@ def test_the_coding_of_treatments_changes_nothing(fitted):
 def test_exchanging_treated_and_untreated_flips_the_sign(family, fitted):
     """Labels cannot switch: the treatment tables say which part is which."""
     data, plain = fitted(family)
-    other = fit(with_treatments(data, lambda t: 1 - t), family=family)
+    other = fit_quickly(with_treatments(data, lambda t: 1 - t), family=family)
     assert_allclose(other.predict(data["X"]), -plain.predict(data["X"]), atol=1e-8)
     treated, untreated = plain.predict_outcomes(data["X"])
     assert_allclose(other.predict_outcomes(data["X"]), (untreated, treated), atol=1e-8)
@@ -200,29 +206,25 @@ def test_exchanging_treated_and_untreated_flips_the_sign(family, fitted):
 @pytest.mark.parametrize(
     "names",
     [
-        np.array([1, 2]),
         np.array([False, True]),
-        np.array([0.5, 2.5]),
-        np.array(["north", "south"]),
         np.array(["2024-01-01", "2025-01-01"], dtype="datetime64[D]"),
     ],
-    ids=["int", "bool", "float", "str", "date"],
+    ids=["bool", "date"],
 )
 def test_names_of_populations_change_nothing(names, fitted):
     data, plain = fitted("bernoulli")
     named = {**data, "population": names[np.where(data["population"] == "A", 0, 1)]}
-    other = fit(named)
+    other = fit_quickly(named)
     is_date = names.dtype.kind == "M"  # dates become text
     assert other.populations_ == (names.astype(str) if is_date else names).tolist()
     assert_array_equal(other.predict(data["X"]), plain.predict(data["X"]))
     assert other.score(**named) == plain.score(**data)
 
 
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
-def test_the_order_of_populations_changes_nothing_but_the_folds(family, fitted):
-    data, plain = fitted(family)
+def test_the_order_of_populations_changes_nothing_but_the_folds(fitted):
+    data, plain = fitted("mean")
     swapped = {**data, "population": np.where(data["population"] == "A", "B", "A")}
-    other = fit(swapped, family=family)
+    other = fit_quickly(swapped, family="mean")
     uplift = plain.predict(data["X"])
     off = other.predict(data["X"]) - uplift
     assert np.sqrt(np.mean(off**2)) < 0.1 * uplift.std()
@@ -234,13 +236,14 @@ def test_the_order_of_populations_changes_nothing_but_the_folds(family, fitted):
 def test_bits_depend_on_the_seed_but_not_on_the_threads(family, fitted):
     data, plain = fitted(family)
     seed = np.random.RandomState(0)
-    other = fit(data, family=family, n_jobs=2, random_state=seed)
+    other = fit_quickly(data, family=family, n_jobs=2, random_state=seed)
     assert_array_equal(other.predict(data["X"]), plain.predict(data["X"]))
     assert other.candidates_.name == plain.candidates_.name
     assert_array_equal(other.candidates_.loss, plain.candidates_.loss)
     assert other.average_effect_ == plain.average_effect_
+    assert other.summary() == plain.summary()
     if family == "mean":
-        third = fit(data, family=family, random_state=1)
+        third = fit_quickly(data, family=family, random_state=1)
         assert (third.predict(data["X"]) != plain.predict(data["X"])).any()
 
 
@@ -249,7 +252,7 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there():
     weight = np.ones(len(data["y"]))
     weight[::7] = 0.0
     kept = {name: values[weight > 0] for name, values in data.items()}
-    expected, found = fit(kept), fit({**data, "sample_weight": weight})
+    expected, found = fit_quickly(kept), fit_quickly({**data, "sample_weight": weight})
     assert_array_equal(found.predict(data["X"]), expected.predict(data["X"]))
     assert found.average_effect_ == expected.average_effect_
     score = expected.score(**kept)
@@ -261,7 +264,9 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there():
 def test_the_unit_of_the_weights_changes_nothing():
     data = draw("real", n=150)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(data["y"]))
-    one, other = (fit({**data, "sample_weight": c * weight}) for c in (1.0, 1e6))
+    one, other = (
+        fit_quickly({**data, "sample_weight": c * weight}) for c in (1.0, 1e6)
+    )
     assert_allclose(other.predict(data["X"]), one.predict(data["X"]), atol=1e-8)
 
 
@@ -296,9 +301,9 @@ def test_treating_all_and_none_reduces_it_to_two_regressions(family):
 def test_linear_truth_is_found_within_its_standard_errors(family):
     """Mean of the uplift at random x. The mean family's average effect has the variance
     sigma^2 / (n sum_k E[c_k^2]), with sigma^2 <= 1 + E[u^2] / 4 < 2 and E[c^2] >= 0.05 for
-    these policies; estimated policies add as much again. Real: 5 sqrt(2 * 2 / (2000 * 0.1)),
+    these policies; estimated policies add as much again. Real: 5 sqrt(2 * 2 / (1000 * 0.1)),
     binary half of it, as outcomes have variances below 1/4."""
-    n = 2000
+    n = 1000
     model = fit(draw(family, n=n), family=family)
     X = problem(family).draw_joint(5000, random_state=1).X
     bound = 5 * np.sqrt(2 * 2 / (n * 0.1)) * (0.5 if family == "bernoulli" else 1.0)
@@ -462,20 +467,18 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     assert levelled(real, fold) is real
 
 
-@EVERY_FAMILY
-def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(
-    family, fitted
-):
+def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(fitted):
     """What two people's values of a feature add differs by sqrt(2) times its deviation."""
-    data, model = fitted(family)
-    X = data["X"][~np.isnan(data["y"])]
-    before = model.predict(X)
-    for j, spread in enumerate(model.effect_features_):
-        changes, other = [], X.copy()
-        for k in range(1, len(X), 10):
-            other[:, j] = np.roll(X[:, j], k)
-            changes.append(model.predict(other) - before)
-        assert np.std(changes) == pytest.approx(np.sqrt(2.0) * spread, rel=0.05)
+    for family in FAMILIES:
+        data, model = fitted(family)
+        X = data["X"][~np.isnan(data["y"])]
+        before = model.predict(X)
+        for j, spread in enumerate(model.effect_features_):
+            changes, other = [], X.copy()
+            for k in range(1, len(X), 10):
+                other[:, j] = np.roll(X[:, j], k)
+                changes.append(model.predict(other) - before)
+            assert np.std(changes) == pytest.approx(np.sqrt(2.0) * spread, rel=0.05)
 
 
 def test_forms_with_one_effect_for_all_tie_everybody():
@@ -511,6 +514,8 @@ def test_any_number_of_populations_is_taken():
     assert np.sqrt(np.mean((propensities - truth) ** 2)) < 0.18
     assert np.isfinite(model.score(**data))
     assert not model.identification_.is_weak
+    effect = problem("real").uplift(data["X"])
+    assert np.corrcoef(model.predict(data["X"]), effect)[0, 1] > 0.9
 
 
 @pytest.mark.slow
@@ -537,37 +542,37 @@ def test_a_third_population_lowers_the_error():
 def test_policies_that_do_not_differ_are_warned_of():
     data = draw(n=100, policies={"A": policy(0.0), "B": policy(0.0)})
     with pytest.warns(WeakIdentificationWarning, match="can hardly be told apart"):
-        fit(data)
+        fit_quickly(data)
 
 
 # --- Forms and their weights --------------------------------------------------------------------
 
 
-@EVERY_FAMILY
-def test_the_table_of_forms_adds_up(family, fitted):
-    _, model = fitted(family)
-    table = model.candidates_
-    assert set(table.name) == {
-        form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS
-    }
-    assert (np.diff(table.loss) >= 0.0).all()
-    assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
-    assert table.standard_error[0] == 0.0
-    assert (table.standard_error[1:] > 0.0).all()
-    assert table.weight.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (np.diff(table.weight) <= 0.0).all()
-    assert_allclose(model.fit_.weight.sum(), 1.0, rtol=1e-12)
-    # Every form that is kept is there once for each fold, its weight shared out.
-    assert len(model.fit_.members) == 5 * len(table.kept)
-    for name, weight in table.kept.items():
-        parts = [
-            member.weight
-            for member in model.fit_.members
-            if member.specification == name
-        ]
-        assert_allclose(parts, weight / 5, rtol=1e-12)
-    assert (np.diff(model.fit_.objective) <= 0.0).all()
-    assert model.fit_.converged
+def test_the_table_of_forms_adds_up(fitted):
+    for family in FAMILIES:
+        _, model = fitted(family)
+        table = model.candidates_
+        assert set(table.name) == {
+            form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS
+        }
+        assert (np.diff(table.loss) >= 0.0).all()
+        assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
+        assert table.standard_error[0] == 0.0
+        assert (table.standard_error[1:] > 0.0).all()
+        assert table.weight.sum() == pytest.approx(1.0, abs=1e-12)
+        assert (np.diff(table.weight) <= 0.0).all()
+        assert_allclose(model.fit_.weight.sum(), 1.0, rtol=1e-12)
+        # Every form that is kept is there once for each fold, its weight shared out.
+        assert len(model.fit_.members) == 2 * len(table.kept)
+        for name, weight in table.kept.items():
+            parts = [
+                member.weight
+                for member in model.fit_.members
+                if member.specification == name
+            ]
+            assert_allclose(parts, weight / 2, rtol=1e-12)
+        assert (np.diff(model.fit_.objective) <= 0.0).all()
+        assert model.fit_.converged
 
 
 def test_forms_are_weighed_by_their_losses_row_by_row():
@@ -735,6 +740,7 @@ def test_categories_are_named_or_numbered(coded):
     frame = pd.DataFrame(coded["X"], columns=["age", "place"])
     named = fit({**coded, "X": frame}, categorical_features=["place"])
     assert_array_equal(named.predict(frame), model.predict(coded["X"]))
+    assert "place" in named.summary().splitlines()[2]
     negative = np.array([[0.0, 7.0], [0.0, 2.0], [0.0, 4.0], [0.0, 5.0]])
     high, low, lower, unseen = model.predict(negative)
     assert high > max(low, lower) + 1.0
@@ -748,14 +754,18 @@ def test_categories_are_named_or_numbered(coded):
     assert np.sqrt(np.mean(off**2)) < 0.1
 
 
-@pytest.mark.parametrize("wrong", ["place", 2, -1, True, 1.5])
-def test_categories_that_are_not_there_are_refused(wrong):
+def test_categories_that_are_not_there_are_refused():
     data = draw(n=40)
-    with pytest.raises(InputError, match=r"categorical_features must be below 2, got"):
-        fit(data, categorical_features=[wrong])
     frame = pd.DataFrame(data["X"], columns=["age", "income"])
-    with pytest.raises(InputError, match=r"must be one of \['age', 'income'\], got"):
-        fit({**data, "X": frame}, categorical_features=[wrong])
+    for wrong in ("place", 2, -1, True, 1.5):
+        with pytest.raises(
+            InputError, match=r"categorical_features must be below 2, got"
+        ):
+            fit(data, categorical_features=[wrong])
+        with pytest.raises(
+            InputError, match=r"must be one of \['age', 'income'\], got"
+        ):
+            fit({**data, "X": frame}, categorical_features=[wrong])
 
 
 # --- Gross values -------------------------------------------------------------------------------
@@ -795,10 +805,9 @@ def test_gross_values_of_no_weight_call_for_nothing():
     assert threshold_of({**spoiled, "sample_weight": weight}) == np.inf
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_long_tail_on_one_side_is_not_bounded(sign):
+def test_a_long_tail_on_one_side_is_not_bounded():
     """Sums of money: bounding would change the mean that is estimated."""
-    money = lambda X, rng: sign * np.exp(1.5 * rng.standard_normal(len(X)))  # noqa: E731
+    money = lambda X, rng: -np.exp(1.5 * rng.standard_normal(len(X)))  # noqa: E731
     assert threshold_of(draw("real", n=400, noise=money)) == np.inf
 
 
@@ -824,7 +833,7 @@ def test_outcomes_that_are_mostly_equal_are_not_bounded():
     rare = np.random.default_rng(0).choice(
         [-10.0, 0.0, 10.0], len(data["y"]), p=[0.02, 0.96, 0.02]
     )
-    model = fit({**with_outcomes(data, lambda y: rare)})
+    model = fit_quickly({**with_outcomes(data, lambda y: rare)})
     assert np.isfinite(model.predict(data["X"])).all()
 
 
@@ -910,38 +919,28 @@ def test_em_and_the_additive_model_agree_on_a_linear_truth():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("model", "message"),
     [
         (
-            {"family": "poisson"},
-            r"family must be one of 'auto', 'bernoulli'.* got 'poisson'",
+            Uplift(family="poisson"),
+            r"family must be one of 'auto', 'bern.* got 'poisson'",
         ),
-        ({"shift_clip": -1.0}, r"shift_clip must be .*got -1"),
-    ],
-)
-def test_wrong_parameters_are_named(settings, message):
-    with pytest.raises(InputError, match=message):
-        Uplift(**settings).fit(**draw(n=20))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+        (Uplift(shift_clip=-1.0), r"shift_clip must be .*got -1"),
         (
-            {"family": "mean"},
+            EMUplift(family="mean"),
             r"family must be one of 'auto', 'bernoulli', 'gaussian', got 'mean'",
         ),
-        ({"policy_model": "logistic"}, r"policy_model must be .*got 'logistic'"),
+        (EMUplift(policy_model="logistic"), r"policy_model must be .*got 'logistic'"),
         (
-            {"policy_model": Ridge()},
+            EMUplift(policy_model=Ridge()),
             r"policy_model must be None or a classifier, got Ridge",
         ),
-        ({"n_starts": 0}, r"n_starts must be .*got 0"),
+        (EMUplift(n_starts=0), r"n_starts must be .*got 0"),
     ],
 )
-def test_wrong_parameters_of_em_are_named(settings, message):
+def test_wrong_parameters_are_named(model, message):
     with pytest.raises(InputError, match=message):
-        EMUplift(**settings).fit(**draw(n=20))
+        model.fit(**draw(n=20))
 
 
 @pytest.mark.filterwarnings("ignore:the likelihood did not settle")  # trees need not
@@ -958,7 +957,9 @@ def test_em_takes_models_that_have_a_length():
 def test_em_has_models_of_its_own(family):
     data = draw(family, n=150)
     model = {"bernoulli": LogisticRegression(), "gaussian": LinearRegression()}[family]
-    own, given = (EMUplift(each, random_state=0).fit(**data) for each in (None, model))
+    own, given = (
+        EMUplift(each, n_starts=1, random_state=0).fit(**data) for each in (None, model)
+    )
     assert_array_equal(own.predict(data["X"]), given.predict(data["X"]))
 
 
@@ -989,7 +990,7 @@ def test_what_does_not_settle_is_warned_of(monkeypatch):
 
     monkeypatch.setattr("unjoined.model.crossfit.average_specifications", unsettled)
     with pytest.warns(ConvergenceWarning, match=r"did not settle; see fit_.objective"):
-        fit(draw(n=200))
+        fit_quickly(draw(n=200))
 
 
 def test_tables_may_be_weighted_to_the_target():
@@ -1000,31 +1001,24 @@ def test_tables_may_be_weighted_to_the_target():
     assert fit(draw("real", n=200), shift="classifier").shift_ is not None
 
 
+def test_models_are_saved_and_loaded(coded, fitted, tmp_path):
+    categories = coded, fit_quickly(coded, categorical_features=[1])
+    for data, model in (fitted("bernoulli"), fitted("gaussian"), categories):
+        path = tmp_path / f"{model.family}.skops"
+        loaded = load_model(save_model(model, path))
+        assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))
+        assert_array_equal(
+            loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"])
+        )
+        assert loaded.score(**data) == model.score(**data)
+        assert loaded.average_effect_ == model.average_effect_
+        assert loaded.summary() == model.summary()
+        assert loaded.reason_ == model.reason_
+
+
 @pytest.mark.parametrize(
-    ("family", "settings"),
-    [
-        ("bernoulli", {}),
-        ("mean", {"categorical_features": [1]}),
-        ("gaussian", {}),
-    ],
+    ("n", "family"), [(1, "mean"), (1, "gaussian"), (2, "mean"), (4, "gaussian")]
 )
-def test_models_are_saved_and_loaded(family, settings, tmp_path):
-    data = draw(family, n=150)
-    data["X"] = np.column_stack([data["X"][:, 0], np.round(data["X"][:, 1])])
-    model = fit(data, family=family, **settings)
-    loaded = load_model(save_model(model, tmp_path / "model.skops"))
-    assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))
-    assert_array_equal(
-        loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"])
-    )
-    assert loaded.score(**data) == model.score(**data)
-    assert getattr(loaded, "average_effect_", None) == getattr(
-        model, "average_effect_", None
-    )
-
-
-@pytest.mark.parametrize("n", [1, 2, 4])
-@pytest.mark.parametrize("family", ["mean", "gaussian"])
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_small_tables_can_be_fitted(n, family):
     """One outcome row of each population is the least that has folds at all."""

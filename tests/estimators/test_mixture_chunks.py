@@ -11,6 +11,8 @@ from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, TableError
 from unjoined.model.census import take_census
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 SAMPLE = 300  # rows of a table that settle forms and scales, of 1,000
 POLICIES = {
     "a": lambda X: expit(1.0 + 0.5 * X[:, 0]),
@@ -115,7 +117,7 @@ def test_all_rows_have_a_say_and_not_only_the_sample(known):
 def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
     data = problem(binary=True).draw(200, random_state=3)
     model = fit(SeparateLabels(**data, stream=True))
-    assert len(model.fit_.members) == 5 * len(
+    assert len(model.fit_.members) == 2 * len(
         model.candidates_.kept
     )  # every form and fold
     assert model.sampled_rows_ is None

@@ -30,7 +30,10 @@ MODELS = {
     "minmax": MinMaxUplift(random_state=0),
     "forest": FOREST,
 }
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,8 @@ from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import LIVES_AT
 from unjoined.paper import HuberLoss, SmoothLoss
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 # What files of earlier versions call our types. Names may be added, none may go.
 STORED = """
 AbsoluteLoss AdditiveAverage AdditiveBasis AdditiveFit AdditiveMean BernoulliFamily BoundsReport
@@ -50,6 +52,10 @@ StackedBasis TwoStageCoefficients TwoStageUplift Uplift WeightedUplift
 
 def test_names_in_files_stay():
     assert {f"unjoined.{name}" for name in STORED.split()} <= LIVES_AT.keys()
+
+
+# Networks that stop after a few steps are written as others are.
+BRIEF = {"outcome_model__max_iter": 5, "treatment_model__max_iter": 5}
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +73,9 @@ def data():
         MinMaxUplift(basis="linear"),
         PlugInUplift(),
         FourLogistic(),
-        FourNNC(random_state=0),
+        FourNNC(random_state=0).set_params(**BRIEF),
         FourRidge(),
-        FourNNR(random_state=0),
+        FourNNR(random_state=0).set_params(**BRIEF),
         TwoStageUplift(),
         DensityUplift(random_state=0),
         NeuralMinMaxUplift(max_epochs=2, random_state=0),
@@ -221,7 +227,7 @@ def centers_of(model):
 
 @pytest.mark.parametrize("estimator", [MinMaxUplift, WeightedUplift])
 def test_a_file_says_how_many_peoples_rows_it_holds(tmp_path, estimator):
-    data = campaign_problem().draw(500, random_state=0)
+    data = campaign_problem().draw(200, random_state=0)
     X = np.asarray(data.X)
     model = estimator(random_state=0).fit(**data)
     centers = centers_of(model)

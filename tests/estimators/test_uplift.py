@@ -12,15 +12,8 @@ from problems import PROBLEMS
 from scipy.special import expit
 from trials import oracle_share
 
-from unjoined import (
-    SeparateLabels,
-    Uplift,
-    identification_strength,
-    load_model,
-    save_model,
-)
+from unjoined import Uplift, identification_strength
 from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.data.rows import separate_labels
 from unjoined.evaluate import Estimate, diagnose
 from unjoined.model.specifications import SpecificationTable
 
@@ -121,25 +114,23 @@ def test_equal_effects_are_seldom_called_different():
     assert different <= n_seeds // 3
 
 
-@pytest.mark.parametrize(
-    ("rise", "words"),
-    [
+def test_words_follow_how_far_uplift_rises_with_the_rank(clear):
+    cases = (
         (3.1, "People clearly respond differently."),
         (2.3, "People probably respond differently."),
         (2.1, "The rows do not show that people respond differently."),
         (np.nan, "The rows do not show that people respond differently."),
-    ],
-)
-def test_words_follow_how_far_uplift_rises_with_the_rank(rise, words, clear):
-    other = copy(clear)
-    other.heterogeneity_ = Estimate(0.02 * rise, 0.02)
-    assert other.reason_.startswith(words)
-    assert words in other.summary()
-    assert ("Rank by it with care." in other.summary()) == (not rise > 2.2)
-    assert (
-        f"The {'effect' if rise > 2.2 else 'estimate'} varies with income"
-        in other.summary()
     )
+    for rise, words in cases:
+        other = copy(clear)
+        other.heterogeneity_ = Estimate(0.02 * rise, 0.02)
+        assert other.reason_.startswith(words)
+        assert words in other.summary()
+        assert ("Rank by it with care." in other.summary()) == (not rise > 2.2)
+        assert (
+            f"The {'effect' if rise > 2.2 else 'estimate'} varies with income"
+            in other.summary()
+        )
 
 
 def test_predictions_average_to_the_average_effect(data, model):
@@ -156,9 +147,8 @@ def test_predictions_average_to_the_average_effect(data, model):
         assert average == fitted.gain_.everyone()
 
 
-@pytest.mark.parametrize(
-    ("measured", "model", "expected"),
-    [
+def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains():
+    cases = (
         (
             Estimate(1.0, 0.5),
             Estimate(0.3, 0.3),
@@ -167,12 +157,9 @@ def test_predictions_average_to_the_average_effect(data, model):
         (Estimate(3.0, 0.5), Estimate(1.0, 0.3), 3.0 - 0.64 / 2.0),
         (Estimate(1.0, 0.2), Estimate(0.0, 0.3), 1.0),  # the model is no surer
         (Estimate(1.0, 0.2), Estimate(1.0, 0.1), 1.0),
-    ],
-)
-def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains(
-    measured, model, expected
-):
-    assert measured.shrunk_towards(model) == pytest.approx(expected)
+    )
+    for measured, model, expected in cases:
+        assert measured.shrunk_towards(model) == pytest.approx(expected)
 
 
 BASES = {
@@ -292,55 +279,12 @@ def test_the_table_of_forms_reads_well_as_text_in_a_notebook_and_as_a_frame(mode
         assert "array" not in repr(whole)
 
 
-def test_same_seed_gives_the_same_bits_whatever_the_threads(data, model):
-    again = Uplift(n_jobs=1, random_state=0).fit(**data)
-    np.testing.assert_array_equal(again.predict(data.X), model.predict(data.X))
-    assert again.summary() == model.summary()
-    assert again.candidates_.name == model.candidates_.name
-
-
-def test_any_number_of_populations_is_taken():
-    X = np.random.RandomState(0).standard_normal((900, 2))
-    rng = np.random.RandomState(1)
-    population = np.resize(["a", "b", "c"], 900)
-    kind = np.repeat(["outcome", "treatment"], 450)
-    propensity = np.select([population == "a", population == "b"], [0.9, 0.5], 0.1)
-    treated = rng.random_sample(900) < propensity
-    y = np.where(
-        kind == "treatment", treated, X[:, 0] + treated * X[:, 1] + rng.normal(size=900)
-    )
-    data = SeparateLabels(**separate_labels(y, kind), X=X, population=population)
-    model = Uplift(random_state=0).fit(**data)
-    assert model.populations_ == ["a", "b", "c"]
-    assert oracle_share(model.predict(X), X[:, 1]) > 0.8
-
-
-def test_categories_are_taken():
-    law = real_problem(lambda X: 3.0 * (np.abs(X[:, 1]) < 0.5))
-    data = dict(law.draw(300, random_state=0))
-    code = np.digitize(data["X"][:, 1], [-0.5, 0.5]).astype(float)
-    frame = pd.DataFrame({"age": data["X"][:, 0], "shape": code})
-    model = Uplift(categorical_features=["shape"], random_state=0).fit(
-        **{**data, "X": frame}
-    )
-    assert "shape" in model.summary().splitlines()[2]
-    rows = pd.DataFrame({"age": [0.0, 0.0, 0.0], "shape": [0.0, 1.0, 2.0]})
-    assert np.argmax(model.predict(rows)) == 1
-
-
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_tiny_tables_are_fitted():
     data = PROBLEMS["rotated"].draw(25, 0)
     model = Uplift(random_state=0).fit(**data)
     assert np.isfinite(model.predict(data.X)).all()
     assert model.summary().startswith("Average effect: ")
-
-
-def test_saved_and_loaded_it_predicts_the_same(data, model, tmp_path):
-    loaded = load_model(save_model(model, tmp_path / "m.skops"))
-    np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
-    assert loaded.summary() == model.summary()
-    assert loaded.reason_ == model.reason_
 
 
 @pytest.mark.slow

@@ -62,9 +62,9 @@ def test_passes_over_files_say_how_many_rows_there_are(caplog, tmp_path):
     assert jobs[0][2] == pytest.approx(800, rel=0.1)
 
 
-@pytest.mark.parametrize("verbose", [-1, "yes", None, 0.5])
-def test_verbose_must_be_a_flag_or_a_number(verbose):
-    with pytest.raises(
-        InputError, match="verbose must be True, False or a whole number"
-    ):
-        Uplift(verbose=verbose).fit(DATA)
+def test_verbose_must_be_a_flag_or_a_number():
+    for verbose in (-1, "yes", None, 0.5):
+        with pytest.raises(
+            InputError, match="verbose must be True, False or a whole number"
+        ):
+            Uplift(verbose=verbose).fit(DATA)

@@ -219,9 +219,8 @@ def test_a_risk_without_a_minimum_says_what_to_do():
         solve_weighted(np.diag([1.0, -0.5]), np.ones(2), 0.1)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_wrong_parameters_are_named(data):
+    cases = (
         ({"basis": "cubic"}, "basis must be one of .* got 'cubic'"),
         (
             {"basis": 3},
@@ -234,8 +233,7 @@ def test_a_risk_without_a_minimum_says_what_to_do():
         ({"n_folds": 2.5}, "n_folds must be a whole number, 1 or above, got 2.5"),
         ({"n_folds": 1}, "n_folds=1 must lie between 2 and the rows"),
         ({"n_folds": 301}, "n_folds=301 must lie between 2 and .* outcome table, 300"),
-    ],
-)
-def test_wrong_parameters_are_named(data, settings, message):
-    with pytest.raises(InputError, match=message):
-        WeightedUplift(**settings).fit(**data)
+    )
+    for settings, message in cases:
+        with pytest.raises(InputError, match=message):
+            WeightedUplift(**settings).fit(**data)

@@ -104,15 +104,17 @@ def test_no_metric_depends_on_the_row_order(rows, random):
         assert_allclose(other.standard_error, one.standard_error, atol=1e-7)
 
 
-@pytest.mark.parametrize("n", [2, 7, 100])
-def test_true_order_of_an_even_grid_has_a_closed_form(n):
+def test_true_order_of_an_even_grid_has_a_closed_form():
     """u_i = i for i = 1..n: sum of i^2 pairs, and i (i - 1/2) with self-pairs halved."""
-    u = np.arange(1.0, n + 1)
-    squares = n * (n + 1) * (2 * n + 1) / 6
-    assert_allclose(auuc(u, u, ties="paper").value, squares / n**2, rtol=1e-14)
-    assert_allclose(auuc(u, u).value, (squares - n * (n + 1) / 4) / n**2, rtol=1e-14)
-    # Qini of the truth is a quarter of Gini's mean difference, (n^2 - 1) / (3 n) here.
-    assert_allclose(qini(u, u).value, (n**2 - 1) / (12 * n), rtol=1e-13)
+    for n in (2, 7, 100):
+        u = np.arange(1.0, n + 1)
+        squares = n * (n + 1) * (2 * n + 1) / 6
+        assert_allclose(auuc(u, u, ties="paper").value, squares / n**2, rtol=1e-14)
+        assert_allclose(
+            auuc(u, u).value, (squares - n * (n + 1) / 4) / n**2, rtol=1e-14
+        )
+        # Qini of the truth is a quarter of Gini's mean difference, (n^2 - 1) / (3 n) here.
+        assert_allclose(qini(u, u).value, (n**2 - 1) / (12 * n), rtol=1e-13)
 
 
 def test_normalized_qini_is_one_for_the_truth_zero_for_a_constant_minus_one_reversed():
@@ -247,31 +249,29 @@ def test_estimating_a_constant_propensity_makes_standard_errors_too_large_not_to
 # Messages -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", [auuc, qini, rank_score, uplift_curve])
-def test_mismatched_lengths_are_named(metric):
-    with pytest.raises(InputError, match=r"score has 3, values has 2"):
-        metric([1, 2, 3], [1, 2])
+def test_mismatched_lengths_are_named():
+    for metric in (auuc, qini, rank_score, uplift_curve):
+        with pytest.raises(InputError, match=r"score has 3, values has 2"):
+            metric([1, 2, 3], [1, 2])
 
 
-@pytest.mark.parametrize(
-    ("score", "values", "message"),
-    [
+def test_bad_columns_are_named():
+    cases = (
         ([], [], "score is empty"),
         ([1, np.nan], [1, 2], r"score must be finite, got nan in 1 row"),
         ([1, 2], [1, np.inf], r"values must be finite, got inf.*position 1"),
         ([[1, 2]], [1, 2], r"score must be one-dimensional, got shape \(1, 2\)"),
         (["a", "b"], [1, 2], "score must be numbers"),
-    ],
-)
-def test_bad_columns_are_named(score, values, message):
-    with pytest.raises(InputError, match=message):
-        auuc(score, values)
+    )
+    for score, values, message in cases:
+        with pytest.raises(InputError, match=message):
+            auuc(score, values)
 
 
-@pytest.mark.parametrize("k", [0.0, -0.1, 1.1, np.nan])
-def test_share_outside_its_range_is_refused(k):
-    with pytest.raises(InputError, match=r"k must lie in \(0, 1\], got"):
-        uplift_at_k([1, 2], [1, 2], k)
+def test_share_outside_its_range_is_refused():
+    for k in (0.0, -0.1, 1.1, np.nan):
+        with pytest.raises(InputError, match=r"k must lie in \(0, 1\], got"):
+            uplift_at_k([1, 2], [1, 2], k)
 
 
 def test_unknown_tie_form_is_refused():

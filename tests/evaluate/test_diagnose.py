@@ -47,6 +47,17 @@ def found(strong):
     return diagnose(strong)
 
 
+@pytest.fixture
+def few_folds(limits):
+    """Half of the time, for what does not depend on how many folds are left out in turn."""
+    limits("model.crossfit", N_FOLDS=2)
+
+
+@pytest.fixture(scope="module")
+def equal():
+    return diagnose(trial({"A": 0.5, "B": 0.5}))
+
+
 def topics(result):
     return {
         finding.topic
@@ -126,12 +137,11 @@ def test_strength_of_constant_policies_is_the_two_sample_statistic(found):
     assert np.sqrt(found.strength) == pytest.approx(z, abs=4.0)
 
 
-def test_equal_policies_identify_nothing():
-    result = diagnose(trial({"A": 0.5, "B": 0.5}))
-    assert (result.verdict, topics(result)) == ("not identified", {"strength"})
+def test_equal_policies_identify_nothing(equal):
+    assert (equal.verdict, topics(equal)) == ("not identified", {"strength"})
 
 
-def test_tables_where_everybody_is_treated_identify_nothing():
+def test_tables_where_everybody_is_treated_identify_nothing(few_folds):
     result = diagnose(trial({"A": 1.0, "B": 1.0}, n=100))
     assert result.verdict == "not identified"
     assert (result.effective_size, result.speaks_for.value) == (0.0, 0.0)
@@ -172,15 +182,13 @@ def test_people_who_differ_between_populations_are_a_note_while_both_have_their_
     assert diagnose(changed(strong, X=X)).colour == "amber"
 
 
-def test_a_verdict_on_two_populations_says_what_they_cannot_show(found):
+def test_a_verdict_on_two_populations_says_what_they_cannot_show(found, equal):
     said = "Not tested: that people with the same features respond alike in A and B"
     assert said in found.headline
     assert said in found.as_verdict().words
     three = diagnose(trial({"A": 0.9, "B": 0.1, "C": 0.5}, seed=1))
     assert "Not tested" not in three.headline
-    assert (
-        "Not tested" not in diagnose(trial({"A": 0.5, "B": 0.5})).headline
-    )  # red says enough
+    assert "Not tested" not in equal.headline  # red says enough
 
 
 def test_weak_policies_are_called_weak():
@@ -198,7 +206,7 @@ def test_few_rows_identify_nothing(n):
 
 
 @pytest.mark.parametrize("levels", [None, 3], ids=["numbers", "three values"])
-def test_one_file_given_twice_identifies_nothing(strong, levels):
+def test_one_file_given_twice_identifies_nothing(strong, levels, few_folds):
     at = np.asarray(strong.population) == "A"
     X, y, kind = strong.X[at], strong.checked.label[at], strong.kind[at]
     if levels:
@@ -215,7 +223,7 @@ def test_one_file_given_twice_identifies_nothing(strong, levels):
     assert "twice" in str(result)
 
 
-def test_joined_rows_given_as_separate_tables_are_noticed(strong):
+def test_joined_rows_given_as_separate_tables_are_noticed(strong, few_folds):
     X = np.array(strong.X)
     for k in "AB":
         X[strong.rows("treatment", k)] = X[strong.rows("outcome", k)]
@@ -224,7 +232,9 @@ def test_joined_rows_given_as_separate_tables_are_noticed(strong):
     assert "join the rows" in str(result)
 
 
-def test_tables_of_different_people_are_found_and_the_feature_is_named(strong):
+def test_tables_of_different_people_are_found_and_the_feature_is_named(
+    strong, few_folds
+):
     X = pd.DataFrame(strong.X, columns=["age", "<script>alert(1)</script>"])
     X.iloc[strong.rows("outcome", "A"), 1] += 0.8
     result = diagnose(changed(strong, X=X))
@@ -274,7 +284,7 @@ def raw_tables(treated_more, n=250, seed=0):
         (lambda X: X.age.isna(), ("age is missing",)),
     ],
 )
-def test_regions_are_told_in_the_users_columns_and_categories(rule, words):
+def test_regions_are_told_in_the_users_columns_and_categories(rule, words, few_folds):
     data = raw_tables(rule)
     result = diagnose(SeparateLabels(**data))
     strong = [
@@ -284,14 +294,14 @@ def test_regions_are_told_in_the_users_columns_and_categories(rule, words):
     assert all(word in where for where in strong for word in words)
 
 
-def test_dates_are_told_as_dates():
+def test_dates_are_told_as_dates(few_folds):
     data = raw_tables(lambda X: X.joined >= "2021-11-01")
     result = diagnose(data | {"X": pl.from_pandas(data["X"])})
     edges = [region.where for region in result.regions if "joined" in region.where]
     assert any("2021-10" in where or "2021-11" in where for where in edges)
 
 
-def test_a_target_is_found_by_name_and_judged():
+def test_a_target_is_found_by_name_and_judged(few_folds):
     data = raw_tables(lambda X: X.member)
     people = raw_people(300, np.random.default_rng(1))
     far = people.assign(age=300.0, channel="mail")[
@@ -345,7 +355,7 @@ def test_rows_of_weight_zero_count_for_nothing(strong, found):
     )
 
 
-def test_awkward_features_give_finite_numbers(strong):
+def test_awkward_features_give_finite_numbers(strong, few_folds):
     X = np.asarray(strong.X)
     far = 1e4 * X[:, 0] + 1e6
     awkward = np.column_stack([far, far, np.ones(len(X)), X[:, 1] > 0, X[:, 1] > 2.5])
@@ -375,7 +385,7 @@ def test_a_feature_that_is_another_constant_in_one_table_is_found(strong):
 
 
 @pytest.mark.parametrize("population", ["A", "B"])
-def test_a_mailing_list_is_not_taken_for_everyone(population):
+def test_a_mailing_list_is_not_taken_for_everyone(population, few_folds):
     """Rows of those treated alone, as in a list of whom a letter went to."""
     rng = np.random.default_rng(0)
     tables = {}
@@ -429,7 +439,7 @@ def test_wrong_calls_say_what_is_missing(strong):
         diagnose({name: np.asarray(strong[name])[no_treatments] for name in strong})
 
 
-def test_a_source_is_judged_by_a_sample_of_its_rows():
+def test_a_source_is_judged_by_a_sample_of_its_rows(few_folds):
     data = paper_problem(b=4.0).draw(300, random_state=0)
     whole, pieces = diagnose(data), diagnose(SeparateLabels(**data, stream=200))
     assert pieces.verdict == whole.verdict

@@ -24,6 +24,8 @@ from unjoined.evaluate import (
 from unjoined.evaluate.terms import evaluation_rows
 from unjoined.model.crossfit import CrossFit
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 NAMES = ("age", "days", "orders", "spend", "member")
 
 
@@ -46,7 +48,9 @@ def evaluate(score, data, **options):
     return evaluate_uplift(score, data, n_jobs=1, random_state=0, **options)
 
 
-def prepared(data):
+@pytest.fixture(scope="module")
+def terms(data):
+    """What every row adds to the sums, by the policies and outcomes that an evaluation fits."""
     rows = label_rows(
         np.asarray(data.X),
         y=data.y,
@@ -54,15 +58,14 @@ def prepared(data):
         population=data.population,
     )
     rng = np.random.RandomState(0)
-    return evaluation_rows(
+    made = evaluation_rows(
         rows, CrossFit.of_rows(rows, n_jobs=1, rng=rng), rng=rng, n_jobs=1
     )
+    return made.terms(made.omega())
 
 
-def test_numbers_are_the_ratios_of_the_row_terms(data, score, found):
+def test_numbers_are_the_ratios_of_the_row_terms(terms, score, found):
     """Slow formulas: ranks by counting pairs, sums over the rows."""
-    rows = prepared(data)
-    terms = rows.terms(rows.omega())
     people = terms.share * terms.aim / terms.speaks_for
     higher = score[None, :] > score[:, None]
     rank = 1.0 - higher @ people - 0.5 * (score[None, :] == score[:, None]) @ people
@@ -78,9 +81,7 @@ def test_numbers_are_the_ratios_of_the_row_terms(data, score, found):
     assert found.speaks_for == pytest.approx(terms.speaks_for)
 
 
-def test_bins_are_averages_between_their_edges(data, score, found):
-    rows = prepared(data)
-    terms = rows.terms(rows.omega())
+def test_bins_are_averages_between_their_edges(terms, score, found):
     for bin_ in found.bins[1:]:
         inside = (score > bin_.low) & (score <= bin_.high)
         assert bin_.uplift.value == pytest.approx(terms.group(inside).value)
@@ -141,13 +142,11 @@ def test_a_constant_score_is_worth_a_random_order(data, found):
     assert "same for everyone" in str(flat)
 
 
-def test_tied_scores_count_as_if_their_order_was_drawn(data, score):
+def test_tied_scores_count_as_if_their_order_was_drawn(data, terms, score):
     """Slow: the mean over many orders of the tied rows."""
     rough = np.round(score, 1)
     values = evaluate(rough, data)
     rng = np.random.RandomState(0)
-    rows = prepared(data)
-    terms = rows.terms(rows.omega())
     people = terms.share * terms.aim / terms.speaks_for
     areas = []
     for _ in range(200):
@@ -202,9 +201,8 @@ def test_rules_of_all_kinds(data, score):
     assert np.isfinite(rules["dear"].value)
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
+def test_rules_that_are_none_are_refused(data, score):
+    cases = (
         ({"x": ("share", 1.5)}, r"must lie in \[0, 1\]"),
         ({"x": ("part", 0.5)}, "kind of rule 'x'"),
         ({"x": ("share", 0.5, 1.0)}, "a kind and a number"),
@@ -213,11 +211,10 @@ def test_rules_of_all_kinds(data, score):
         ({"x": ("budget", -1.0)}, "rule 'x'"),
         ({"auuc": ("share", 0.5)}, "cannot be called"),
         (("share", 0.5), "mapping of names"),
-    ],
-)
-def test_rules_that_are_none_are_refused(data, score, rules, message):
-    with pytest.raises(InputError, match=message):
-        evaluate_uplift(score, data, rules=rules)
+    )
+    for rules, message in cases:
+        with pytest.raises(InputError, match=message):
+            evaluate_uplift(score, data, rules=rules)
 
 
 def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
@@ -382,7 +379,7 @@ def test_models_are_compared_by_paired_differences(data, score, found):
         compare_uplift({"truth": score}, data)
 
 
-def test_projection_on_a_group_is_the_groups_average(data):
+def test_projection_on_a_group_is_the_groups_average(data, terms):
     """On a constant and one 0/1 column the line goes through both averages."""
     found = effect_summary(lambda X: X[:, 4], data, by=[4], n_jobs=1, random_state=0)
     no, yes = found.groups
@@ -390,8 +387,6 @@ def test_projection_on_a_group_is_the_groups_average(data):
     assert slope.uplift.value == pytest.approx(yes.uplift.value - no.uplift.value)
     assert slope.predicted == pytest.approx(1.0)
     assert (no.predicted, yes.predicted) == pytest.approx((0.0, 1.0))
-    rows = prepared(data)
-    terms = rows.terms(rows.omega())
     member = np.asarray(data.X)[:, 4]
     apart = terms.totals(
         (terms.numerator - yes.uplift.value * terms.denominator)

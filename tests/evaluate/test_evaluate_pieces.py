@@ -14,6 +14,8 @@ from unjoined.evaluate.terms import evaluation_rows
 from unjoined.model.census import take_census
 from unjoined.model.crossfit import CrossFit
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 PROBLEM = campaign_problem()
 RULES = {
     "top": ("share", 0.3),
@@ -59,11 +61,10 @@ def assert_same(one, two):
     assert one.left_out == two.left_out
 
 
-def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
+def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data, known):
     """The same folds and fits, on rows in memory, and slow formulas for ranks and errors."""
-    source = SeparateLabels(**data, stream=101)
+    source, X, ratio = known
     found = evaluate(source, rules=RULES)
-    X, ratio = terms_of(source)
     score = PROBLEM.uplift(X).astype(np.float32).astype(float)
     plain = replace(ratio, numerator=ratio.plain, denominator=ratio.aim)
     for terms, estimates in ((ratio, None), (plain, found.plain)):
@@ -169,25 +170,26 @@ def test_a_model_that_never_says_the_same_twice_is_no_other_source(data):
     assert np.isfinite(found.auuc.value)
 
 
-def terms_of(source):
-    """The rows that a source in memory has, with the folds and fits of its pieces."""
+@pytest.fixture(scope="module")
+def known(data):
+    """A source, its features in memory, and their terms by the folds and fits of its pieces."""
+    source = SeparateLabels(**data, stream=101)
     sample, fold = take_census(source.chunks(), sample_rows=1000).sample(5)
     rng = np.random.RandomState(0)
     crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=1, rng=rng)
     rows = evaluation_rows(sample, crossfit, n_jobs=1, rng=rng)
-    return sample.X, rows.terms(rows.omega())
+    return source, sample.X, rows.terms(rows.omega())
 
 
 def opposite(X):
     return -PROBLEM.uplift(X)
 
 
-def test_differences_of_models_in_pieces_are_those_of_the_rows(data):
-    source = SeparateLabels(**data, stream=101)
+def test_differences_of_models_in_pieces_are_those_of_the_rows(known):
+    source, X, terms = known
     models = {"true": PROBLEM.uplift, "opposite": opposite}
     rules = {"above": ("threshold", 0.05), "old": RULES["old"], "dear": RULES["dear"]}
     found = compare_uplift(models, source, rules=rules, n_jobs=1, random_state=0)
-    X, terms = terms_of(source)
     score = PROBLEM.uplift(X).astype(np.float32).astype(float)
     (apart,) = found.differences
     assert (apart.first, apart.second) == ("true", "opposite")
@@ -211,10 +213,9 @@ def test_differences_of_models_in_pieces_are_those_of_the_rows(data):
     assert dear.value == pytest.approx(one.rules["dear"].value, rel=1e-10)
 
 
-def test_effects_in_pieces_are_those_of_the_rows(data):
-    source = SeparateLabels(**data, stream=101)
+def test_effects_in_pieces_are_those_of_the_rows(known):
+    source, X, terms = known
     found = effect_summary(PROBLEM.uplift, source, by=[4, 0], n_jobs=1, random_state=0)
-    X, terms = terms_of(source)
     people = terms.share * terms.aim / terms.speaks_for
     member = X[:, 4] == 1.0
     slow = terms.group(member)
@@ -286,9 +287,8 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
         effect_summary(None, framed, by=["agee"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_pieces_cannot_do_is_refused(data):
+    cases = (
         (
             {"model_or_scores": np.zeros(600)},
             "a model or a function of the features, got ndarray",
@@ -309,17 +309,16 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
         ({"model_or_scores": lambda X: X[:3, 0]}, "one number per row"),
         ({"shift": "classifier"}, "shift needs all rows in memory"),
         ({"target": np.empty((0, 5))}, "target has no rows"),
-    ],
-)
-def test_what_pieces_cannot_do_is_refused(data, options, message):
-    with pytest.raises(InputError, match=message):
-        evaluate_uplift(
-            **{
-                "model_or_scores": PROBLEM.uplift,
-                "data": SeparateLabels(**data, stream=True),
-            }
-            | options
-        )
+    )
+    for options, message in cases:
+        with pytest.raises(InputError, match=message):
+            evaluate_uplift(
+                **{
+                    "model_or_scores": PROBLEM.uplift,
+                    "data": SeparateLabels(**data, stream=True),
+                }
+                | options
+            )
 
 
 def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):

@@ -22,10 +22,11 @@ from unjoined.export import export_sql
 from unjoined.model.draw import PrincipalBasis
 
 # Few rows, and new people unlike them.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::unjoined.errors.UnjoinedWarning",
-    "ignore::sklearn.exceptions.ConvergenceWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 REGION = "re'gion\"; DROP TABLE people; --"
 NAMES = [
     "age",

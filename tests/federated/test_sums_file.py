@@ -239,10 +239,12 @@ def share_of_the_outcomes(seed, fewer=0, changed=0):
     return aggregate_rows(rows, plan)
 
 
-@pytest.mark.parametrize(("fewer", "changed"), [(1, 0), (0, 1), (3, 2)])
-def test_tables_that_differ_in_few_rows_are_noticed(fewer, changed):
-    with pytest.warns(DisclosureWarning, match="who has both files can"):
-        merge_sums([share_of_the_outcomes(0), share_of_the_outcomes(0, fewer, changed)])
+def test_tables_that_differ_in_few_rows_are_noticed():
+    for fewer, changed in ((1, 0), (0, 1), (3, 2)):
+        with pytest.warns(DisclosureWarning, match="who has both files can"):
+            merge_sums(
+                [share_of_the_outcomes(0), share_of_the_outcomes(0, fewer, changed)]
+            )
 
 
 def test_tables_of_different_people_merge_in_silence(recwarn):

@@ -235,21 +235,21 @@ def test_even_parts_of_a_run_are_about_as_large_as_a_piece():
         )
 
 
-@pytest.mark.parametrize("memory", ["F", "strided", "integer labels"])
-def test_rows_may_lie_in_memory_as_they_like(memory):
-    rows = draw(100)
-    X, label = rows.X, rows.label
-    if memory == "F":
-        X = np.asfortranarray(X)
-    elif memory == "strided":
-        X, label = (np.repeat(array, 2, axis=0)[::2] for array in (X, label))
-    else:
-        rows = replace(rows, label=np.round(label))
-        label = rows.label.astype(np.int64)
-    found, expected = (
-        accumulate(BASIS, P, r) for r in (replace(rows, X=X, label=label), rows)
-    )
-    assert_close(found, expected)
+def test_rows_may_lie_in_memory_as_they_like():
+    for memory in ("F", "strided", "integer labels"):
+        rows = draw(100)
+        X, label = rows.X, rows.label
+        if memory == "F":
+            X = np.asfortranarray(X)
+        elif memory == "strided":
+            X, label = (np.repeat(array, 2, axis=0)[::2] for array in (X, label))
+        else:
+            rows = replace(rows, label=np.round(label))
+            label = rows.label.astype(np.int64)
+        found, expected = (
+            accumulate(BASIS, P, r) for r in (replace(rows, X=X, label=label), rows)
+        )
+        assert_close(found, expected)
 
 
 def test_chunks_keep_to_a_size_in_memory_within_limits():
@@ -268,14 +268,14 @@ def test_no_threads_are_refused():
         accumulate(BASIS, P, draw(), n_jobs=0)
 
 
-@pytest.mark.parametrize(("m", "p"), [(0, 3), (1, 1), (5, 3), (300, 40)])
-def test_the_upper_triangle_gains_the_products_of_all_rows(m, p):
-    rng = np.random.default_rng(m)
-    phi, start = rng.standard_normal((m, p)), rng.standard_normal((p, p))
-    phi.setflags(write=False)
-    total = np.array(start, order="F")
-    add_gram(phi, total)
-    expected = start + sum((np.outer(x, x) for x in phi), np.zeros((p, p)))
-    # m products of size about 1, and now and then 10, each rounded, added in any order.
-    tolerance = 10 * max(m, 1) * np.finfo(np.float64).eps
-    assert_allclose(np.triu(total), np.triu(expected), rtol=0, atol=tolerance)
+def test_the_upper_triangle_gains_the_products_of_all_rows():
+    for m, p in ((0, 3), (1, 1), (5, 3), (300, 40)):
+        rng = np.random.default_rng(m)
+        phi, start = rng.standard_normal((m, p)), rng.standard_normal((p, p))
+        phi.setflags(write=False)
+        total = np.array(start, order="F")
+        add_gram(phi, total)
+        expected = start + sum((np.outer(x, x) for x in phi), np.zeros((p, p)))
+        # m products of size about 1, and now and then 10, each rounded, added in any order.
+        tolerance = 10 * max(m, 1) * np.finfo(np.float64).eps
+        assert_allclose(np.triu(total), np.triu(expected), rtol=0, atol=tolerance)

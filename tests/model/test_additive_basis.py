@@ -221,15 +221,15 @@ def test_a_constant_column_has_no_functions():
     assert_array_equal(alone(np.ones((3, 2))), np.ones((3, 1)))
 
 
-@pytest.mark.parametrize("n_values", [3, 5, 9, 20])
-def test_a_column_of_few_values_has_as_many_functions_as_it_can_tell_apart(n_values):
+def test_a_column_of_few_values_has_as_many_functions_as_it_can_tell_apart():
     """A line, a square and cosines span everything that a function of the values can be."""
-    X = (np.arange(600) % n_values)[:, None].astype(float)
-    basis = basis_of(X)
-    n_cosines = min(8, n_values - 1)
-    assert len(places(basis, CURVE)) == n_cosines
-    values = basis(np.arange(n_values)[:, None].astype(float))
-    assert np.linalg.matrix_rank(values, tol=1e-6) >= min(n_values, n_cosines + 1)
+    for n_values in (3, 5, 9, 20):
+        X = (np.arange(600) % n_values)[:, None].astype(float)
+        basis = basis_of(X)
+        n_cosines = min(8, n_values - 1)
+        assert len(places(basis, CURVE)) == n_cosines
+        values = basis(np.arange(n_values)[:, None].astype(float))
+        assert np.linalg.matrix_rank(values, tol=1e-6) >= min(n_values, n_cosines + 1)
 
 
 def test_ranks_of_few_values_are_the_middles_of_their_steps():

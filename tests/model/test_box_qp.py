@@ -54,52 +54,52 @@ def test_constraint_generation_finds_the_optimum_of_a_general_solver(
     assert_allclose(found.x, reference.x, atol=2e-6)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_solution_satisfies_the_kkt_conditions(seed):
+def test_solution_satisfies_the_kkt_conditions():
     """Stationarity, feasibility, signs of the multipliers, complementary slackness."""
-    Q, q, phi = random_problem(seed, n=500, p=8)
-    lower, upper = -0.2, 0.3
-    found = solve_box_qp(
-        Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=lower, upper=upper
-    )
-    value = found.phi @ found.x
-    assert_allclose(Q @ found.x + q + found.phi.T @ found.multiplier, 0.0, atol=1e-6)
-    assert (phi @ found.x <= upper + 1e-7).all()
-    assert (phi @ found.x >= lower - 1e-7).all()
-    assert (found.multiplier[value < upper - 1e-5] < 1e-5).all()
-    assert (found.multiplier[value > lower + 1e-5] > -1e-5).all()
-    assert_allclose(phi[found.index], found.phi)
+    for seed in range(6):
+        Q, q, phi = random_problem(seed, n=500, p=8)
+        lower, upper = -0.2, 0.3
+        found = solve_box_qp(
+            Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=lower, upper=upper
+        )
+        value = found.phi @ found.x
+        assert_allclose(
+            Q @ found.x + q + found.phi.T @ found.multiplier, 0.0, atol=1e-6
+        )
+        assert (phi @ found.x <= upper + 1e-7).all()
+        assert (phi @ found.x >= lower - 1e-7).all()
+        assert (found.multiplier[value < upper - 1e-5] < 1e-5).all()
+        assert (found.multiplier[value > lower + 1e-5] > -1e-5).all()
+        assert_allclose(phi[found.index], found.phi)
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper"),
-    [
+def test_ranges_that_hold_nowhere_by_themselves_are_solved_to_the_optimum():
+    """Rows bind and are let go of again; the conditions of optimality hold to rounding."""
+    cases = (
         (0.0, 0.01),
         (-1e-4, 1e-4),
         (0.5, 0.51),
         (0.5, np.inf),
         (-np.inf, -0.5),
         (0.0, np.inf),
-    ],
-)
-def test_ranges_that_hold_nowhere_by_themselves_are_solved_to_the_optimum(lower, upper):
-    """Rows bind and are let go of again; the conditions of optimality hold to rounding."""
-    Q, q, phi = random_problem(1, n=2000, p=20)
-    phi[:, 0] = 1.0  # a constant, so that every range can be kept
-    start = np.linalg.solve(Q, -q)
-    found = solve_box_qp(Q, q, start, all_rows(phi), lower=lower, upper=upper)
-    value = phi @ found.x
-    worst = max((value - upper).max(), (lower - value).max())
-    largest = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound))
-    assert worst <= 1e-7 * (largest or np.maximum(-(phi @ start), 0.0).max())
-    assert found.worst == pytest.approx(max(worst, 0.0), abs=1e-15)
-    gradient = Q @ found.x + q
-    rounding = 1e-10 * np.abs(q).max()
-    assert_allclose(gradient + found.phi.T @ found.multiplier, 0.0, atol=rounding)
-    binding = found.phi @ found.x
-    assert_allclose(binding[found.multiplier > 0.0], upper, atol=1e-9)
-    assert_allclose(binding[found.multiplier < 0.0], lower, atol=1e-9)
-    assert 0 < np.count_nonzero(found.multiplier) <= 20
+    )
+    for lower, upper in cases:
+        Q, q, phi = random_problem(1, n=2000, p=20)
+        phi[:, 0] = 1.0  # a constant, so that every range can be kept
+        start = np.linalg.solve(Q, -q)
+        found = solve_box_qp(Q, q, start, all_rows(phi), lower=lower, upper=upper)
+        value = phi @ found.x
+        worst = max((value - upper).max(), (lower - value).max())
+        largest = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound))
+        assert worst <= 1e-7 * (largest or np.maximum(-(phi @ start), 0.0).max())
+        assert found.worst == pytest.approx(max(worst, 0.0), abs=1e-15)
+        gradient = Q @ found.x + q
+        rounding = 1e-10 * np.abs(q).max()
+        assert_allclose(gradient + found.phi.T @ found.multiplier, 0.0, atol=rounding)
+        binding = found.phi @ found.x
+        assert_allclose(binding[found.multiplier > 0.0], upper, atol=1e-9)
+        assert_allclose(binding[found.multiplier < 0.0], lower, atol=1e-9)
+        assert 0 < np.count_nonzero(found.multiplier) <= 20
 
 
 def test_a_range_narrower_than_rounding_is_called_so():

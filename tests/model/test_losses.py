@@ -42,17 +42,19 @@ def problem():
     return system, RowScan(basis, rows.X), basis(rows.X), rows.share / 2.0
 
 
-@pytest.mark.parametrize("loss", BOX, ids=repr)
-def test_conjugate_is_the_supremum(loss):
+def test_conjugate_is_the_supremum():
     """sup_v g v - rho(v) on a fine grid equals curvature g^2 inside the box, and grows outside."""
-    v = np.linspace(-60.0, 60.0, 240_001)
-    low, high = loss.box
-    for g in np.linspace(max(low, -3.0), min(high, 3.0), 9):
-        assert np.max(g * v - loss(v)) == pytest.approx(loss.curvature * g**2, abs=1e-6)
-    if np.isfinite(high):
-        assert (
-            np.max((high + 0.1) * v - loss(v)) > 5.0
-        )  # unbounded: it grows with the grid
+    for loss in BOX:
+        v = np.linspace(-60.0, 60.0, 240_001)
+        low, high = loss.box
+        for g in np.linspace(max(low, -3.0), min(high, 3.0), 9):
+            assert np.max(g * v - loss(v)) == pytest.approx(
+                loss.curvature * g**2, abs=1e-6
+            )
+        if np.isfinite(high):
+            assert (
+                np.max((high + 0.1) * v - loss(v)) > 5.0
+            )  # unbounded: it grows with the grid
 
 
 def test_squared_loss_through_this_path_is_the_closed_form(problem):
@@ -73,12 +75,12 @@ def test_squared_loss_through_this_path_is_the_closed_form(problem):
     assert_allclose(again.alpha, closed.alpha, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", BOX, ids=repr)
-def test_duality_gap_is_below_tolerance_and_never_negative(problem, loss):
-    system, scan, _, share = problem
-    found = solve_loss(system, scan, share, loss, **RIDGES)
-    assert -1e-12 <= found.gap <= 1e-7 * max(abs(found.value), 1.0)
-    assert found.relative_gap < 1e-6
+def test_duality_gap_is_below_tolerance_and_never_negative(problem):
+    for loss in BOX:
+        system, scan, _, share = problem
+        found = solve_loss(system, scan, share, loss, **RIDGES)
+        assert -1e-12 <= found.gap <= 1e-7 * max(abs(found.value), 1.0)
+        assert found.relative_gap < 1e-6
 
 
 def primal(loss, system, phi, share, alpha):
@@ -182,9 +184,8 @@ def test_three_players_find_the_stationary_point_of_a_hyperbolic_loss():
     assert found.alpha[0] == pytest.approx(np.arcsinh(2 * mu_z) / mu_w, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_wrong_conjugates_of_three_players_are_found_out():
+    cases = (
         (
             {"conjugate": lambda s, y: -((s + y) ** 2)},
             "finite and convex in its first argument",
@@ -196,19 +197,17 @@ def test_three_players_find_the_stationary_point_of_a_hyperbolic_loss():
         ),
         ({"slope_g": lambda g, h: h}, "slope_g is not the derivative"),
         ({"slope_h": lambda g, h: h}, "slope_h is not the derivative"),
-    ],
-)
-def test_wrong_conjugates_of_three_players_are_found_out(change, message):
-    parts = {name: getattr(HALF_SQUARE, name) for name in ThreePlayerLoss.__slots__}
-    check_conjugates(HALF_SQUARE)
-    check_conjugates(COSH)
-    with pytest.raises(InputError, match=message):
-        check_conjugates(ThreePlayerLoss(**{**parts, **change}))
+    )
+    for change, message in cases:
+        parts = {name: getattr(HALF_SQUARE, name) for name in ThreePlayerLoss.__slots__}
+        check_conjugates(HALF_SQUARE)
+        check_conjugates(COSH)
+        with pytest.raises(InputError, match=message):
+            check_conjugates(ThreePlayerLoss(**{**parts, **change}))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_wrong_conjugates_are_found_out():
+    cases = (
         ({"domain": (0.5, 1.0)}, "must contain 0"),
         ({"conjugate": lambda g: -(g**2)}, "must be convex"),
         (
@@ -217,12 +216,11 @@ def test_wrong_conjugates_of_three_players_are_found_out(change, message):
         ),
         ({"conjugate": lambda g: g**2}, "does not belong to the loss"),
         ({"rho": np.abs}, "does not belong to the loss"),
-    ],
-)
-def test_wrong_conjugates_are_found_out(change, message):
-    parts = {name: getattr(hyperbolic(), name) for name in SmoothLoss.__slots__}
-    with pytest.raises(InputError, match=message):
-        check_conjugate(SmoothLoss(**{**parts, **change}))
+    )
+    for change, message in cases:
+        parts = {name: getattr(hyperbolic(), name) for name in SmoothLoss.__slots__}
+        with pytest.raises(InputError, match=message):
+            check_conjugate(SmoothLoss(**{**parts, **change}))
 
 
 @pytest.mark.parametrize(

@@ -83,22 +83,22 @@ def fit_free(rows, law, parts=PARTS, **others):
     )
 
 
-@EVERY_LAW
-def test_a_step_from_the_fit_to_all_rows_is_the_fit_without_some(name):
+def test_a_step_from_the_fit_to_all_rows_is_the_fit_without_some():
     """Exact where the loss is a square; elsewhere steps use a curvature that is about right."""
-    rows, part = draw(4000, name=name), np.arange(4000) % 10
-    pieces = [
-        AdditiveRows(*(array[..., part == j] for array in rows)) for j in range(10)
-    ]
-    fit = fit_fixed(rows, LAWS[name], 2.0)
-    sums = [pass_in_memory(piece, PARTS)(fit.family, fit.coef) for piece in pieces]
-    for j, without in enumerate(fits_without(fit, sums)[:3]):
-        rest = AdditiveRows(*(array[..., part != j] for array in rows))
-        alone = fit_fixed(rest, LAWS[name], 2.0)
-        change = np.abs(alone.coef - fit.coef).max()
-        assert change > 1e-3
-        most = {"mean": 1e-8, "bernoulli": 0.1 * change}.get(name, 0.6 * change)
-        assert_allclose(without.coef, alone.coef, atol=most)
+    for name in LAWS:
+        rows, part = draw(4000, name=name), np.arange(4000) % 10
+        pieces = [
+            AdditiveRows(*(array[..., part == j] for array in rows)) for j in range(10)
+        ]
+        fit = fit_fixed(rows, LAWS[name], 2.0)
+        sums = [pass_in_memory(piece, PARTS)(fit.family, fit.coef) for piece in pieces]
+        for j, without in enumerate(fits_without(fit, sums)[:3]):
+            rest = AdditiveRows(*(array[..., part != j] for array in rows))
+            alone = fit_fixed(rest, LAWS[name], 2.0)
+            change = np.abs(alone.coef - fit.coef).max()
+            assert change > 1e-3
+            most = {"mean": 1e-8, "bernoulli": 0.1 * change}.get(name, 0.6 * change)
+            assert_allclose(without.coef, alone.coef, atol=most)
 
 
 def slow_losses(name, rows, coef):
@@ -144,14 +144,14 @@ def test_gradients_are_those_of_the_loss(name, base, effect, exposure, y):
     assert_allclose(at.by_effect[0], slope_effect, rtol=1e-6, atol=atol)
 
 
-@EVERY_LAW
-def test_losses_are_those_of_the_formulas(name):
-    rows = draw(200, name=name)
-    coef = np.array([0.2, -1.0, 0.5, 0.7, 0.3, -2.0])
-    loss = LAWS[name](
-        rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values
-    ).loss
-    assert_allclose(loss, slow_losses(name, rows, coef), rtol=1e-9)
+def test_losses_are_those_of_the_formulas():
+    for name in LAWS:
+        rows = draw(200, name=name)
+        coef = np.array([0.2, -1.0, 0.5, 0.7, 0.3, -2.0])
+        loss = LAWS[name](
+            rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values
+        ).loss
+        assert_allclose(loss, slow_losses(name, rows, coef), rtol=1e-9)
 
 
 @QUICK
@@ -239,60 +239,64 @@ def test_the_uplift_lies_between_the_arms_and_slopes_are_its_own(
     assert_allclose([by_base[0], by_effect[0]], [slope_base, slope_effect], atol=1e-9)
 
 
-@EVERY_LAW
-def test_arms_mix_to_the_mean_of_the_outcome(name):
+def test_arms_mix_to_the_mean_of_the_outcome():
     """Half the rows treated, the rest not: the mean that the law gives an outcome."""
-    law, (base, effect) = LAWS[name], one(0.4, -1.3)
-    treated, untreated = law.arms(base, effect, np.array([SPLIT]))
-    mean = 0.5 * (treated + untreated)
-    exposure = np.array([0.5 - SPLIT if name in ("mean", "huber") else 0.5])
-    if name == "bernoulli":
-        assert_allclose(
-            law(np.ones(1), exposure, base, effect).loss, -np.log(mean), rtol=1e-12
-        )
-    else:  # where the residuals of both arms cancel
-        assert_allclose(law(mean, exposure, base, effect).by_base, 0.0, atol=1e-12)
+    for name in LAWS:
+        law, (base, effect) = LAWS[name], one(0.4, -1.3)
+        treated, untreated = law.arms(base, effect, np.array([SPLIT]))
+        mean = 0.5 * (treated + untreated)
+        exposure = np.array([0.5 - SPLIT if name in ("mean", "huber") else 0.5])
+        if name == "bernoulli":
+            assert_allclose(
+                law(np.ones(1), exposure, base, effect).loss, -np.log(mean), rtol=1e-12
+            )
+        else:  # where the residuals of both arms cancel
+            assert_allclose(law(mean, exposure, base, effect).by_base, 0.0, atol=1e-12)
 
 
-@EVERY_LAW
-def test_the_intercept_is_the_base_of_outcomes_without_an_effect(name):
-    law = LAWS[name]
-    base = np.array([law.intercept(0.3)])
-    treated, untreated = law.arms(base, np.zeros(1), np.array([SPLIT]))
-    assert_allclose([treated[0], untreated[0]], 0.3, rtol=1e-12)
+def test_the_intercept_is_the_base_of_outcomes_without_an_effect():
+    for name in LAWS:
+        law = LAWS[name]
+        base = np.array([law.intercept(0.3)])
+        treated, untreated = law.arms(base, np.zeros(1), np.array([SPLIT]))
+        assert_allclose([treated[0], untreated[0]], 0.3, rtol=1e-12)
 
 
-@EVERY_LAW
-def test_renewed_noise_is_the_mean_squared_residual_and_the_sums_follow(name):
-    rows = draw(300, name=name)
-    coef = np.array([0.2, 1.0, 0.0, 0.5, 0.0, -1.0])
-    pass_over = pass_in_memory(rows, PARTS)
-    law, known = LAWS[name].renewed(pass_over(LAWS[name], coef), 2.5)
-    b, u = coef[:3] @ rows.values, coef[3:] @ rows.values
-    error = rows.y - b - rows.exposure * u
-    if name == "mean":
-        free = rows.weight.sum() - 2.5  # as in an unbiased variance
-        assert law.variance == pytest.approx(rows.weight @ error**2 / free, rel=1e-12)
-    elif (
-        name == "huber"
-    ):  # E psi^2 / E psi', whose square of the latter is Huber's variance
-        near = np.abs(error) <= 0.8
-        bounded = np.clip(error, -0.8, 0.8)
-        variance = rows.weight @ bounded**2 / (rows.weight @ near - 2.5)
-        assert law.variance == pytest.approx(variance, rel=1e-12)
-    elif name == "gaussian":
-        assert known is None
-        spread = law(rows.y, rows.exposure, b, u)
-        assert 0.0 < law.variance < np.average((rows.y - b) ** 2, weights=rows.weight)
-        assert np.isfinite(spread.loss).all()
-    else:
-        assert law == LAWS[name]
-    if known is not None:
-        again = pass_over(law, coef)
-        assert_allclose(known.loss, again.loss, rtol=1e-12)
-        assert_allclose(known.gradient, again.gradient, rtol=1e-9, atol=1e-9)
-        assert_allclose(known.curvature, again.curvature, rtol=1e-12)
-        assert (known.square, known.counted) == (again.square, again.counted)
+def test_renewed_noise_is_the_mean_squared_residual_and_the_sums_follow():
+    for name in LAWS:
+        rows = draw(300, name=name)
+        coef = np.array([0.2, 1.0, 0.0, 0.5, 0.0, -1.0])
+        pass_over = pass_in_memory(rows, PARTS)
+        law, known = LAWS[name].renewed(pass_over(LAWS[name], coef), 2.5)
+        b, u = coef[:3] @ rows.values, coef[3:] @ rows.values
+        error = rows.y - b - rows.exposure * u
+        if name == "mean":
+            free = rows.weight.sum() - 2.5  # as in an unbiased variance
+            assert law.variance == pytest.approx(
+                rows.weight @ error**2 / free, rel=1e-12
+            )
+        elif (
+            name == "huber"
+        ):  # E psi^2 / E psi', whose square of the latter is Huber's variance
+            near = np.abs(error) <= 0.8
+            bounded = np.clip(error, -0.8, 0.8)
+            variance = rows.weight @ bounded**2 / (rows.weight @ near - 2.5)
+            assert law.variance == pytest.approx(variance, rel=1e-12)
+        elif name == "gaussian":
+            assert known is None
+            spread = law(rows.y, rows.exposure, b, u)
+            assert (
+                0.0 < law.variance < np.average((rows.y - b) ** 2, weights=rows.weight)
+            )
+            assert np.isfinite(spread.loss).all()
+        else:
+            assert law == LAWS[name]
+        if known is not None:
+            again = pass_over(law, coef)
+            assert_allclose(known.loss, again.loss, rtol=1e-12)
+            assert_allclose(known.gradient, again.gradient, rtol=1e-9, atol=1e-9)
+            assert_allclose(known.curvature, again.curvature, rtol=1e-12)
+            assert (known.square, known.counted) == (again.square, again.counted)
 
 
 # --- Passes -------------------------------------------------------------------------------------
@@ -302,57 +306,60 @@ def two_features(X):
     return np.column_stack([np.ones(len(X)), X])
 
 
-@EVERY_LAW
-def test_passes_add_up_the_same_however_they_go(name):
+def test_passes_add_up_the_same_however_they_go():
     """Three pieces; threads and where the functions come from change nothing."""
-    rows, law = draw(9000, name=name), LAWS[name]
-    features = rows._replace(values=rows.values[1:])
-    coef = np.array([0.2, 1.0, 0.1, 0.5, 0.0, -1.0])
-    expected = pass_in_memory(rows, PARTS, 1)(law, coef)
-    for pass_over in (
-        pass_in_memory(rows, PARTS, 2),
-        pass_by_pieces(two_features, features, PARTS, 1),
-        pass_by_pieces(two_features, features, PARTS, 2),
-    ):
-        found = pass_over(law, coef)
-        assert_allclose(found.gradient, expected.gradient, rtol=1e-10, atol=1e-10)
-        assert_allclose(found.curvature, expected.curvature, rtol=1e-12, atol=1e-10)
-        for field in ("loss", "square", "counted"):
-            assert getattr(found, field) == pytest.approx(
-                getattr(expected, field), rel=1e-12
-            )
-    twice = [
-        pass_by_pieces(two_features, features, PARTS, jobs)(law, coef)
-        for jobs in (1, 2)
-    ]
-    assert_array_equal(twice[0].gradient, twice[1].gradient)
-    assert_array_equal(twice[0].curvature, twice[1].curvature)
-    terms = law(rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values)
-    assert expected.loss == pytest.approx(rows.weight @ terms.loss, rel=1e-12)
-    by_hand = np.r_[
-        rows.values @ (rows.weight * terms.by_base),
-        rows.values @ (rows.weight * terms.by_effect),
-    ]
-    assert_allclose(expected.gradient, by_hand, rtol=1e-9, atol=1e-9)
+    for name in LAWS:
+        rows, law = draw(9000, name=name), LAWS[name]
+        features = rows._replace(values=rows.values[1:])
+        coef = np.array([0.2, 1.0, 0.1, 0.5, 0.0, -1.0])
+        expected = pass_in_memory(rows, PARTS, 1)(law, coef)
+        for pass_over in (
+            pass_in_memory(rows, PARTS, 2),
+            pass_by_pieces(two_features, features, PARTS, 1),
+            pass_by_pieces(two_features, features, PARTS, 2),
+        ):
+            found = pass_over(law, coef)
+            assert_allclose(found.gradient, expected.gradient, rtol=1e-10, atol=1e-10)
+            assert_allclose(found.curvature, expected.curvature, rtol=1e-12, atol=1e-10)
+            for field in ("loss", "square", "counted"):
+                assert getattr(found, field) == pytest.approx(
+                    getattr(expected, field), rel=1e-12
+                )
+        twice = [
+            pass_by_pieces(two_features, features, PARTS, jobs)(law, coef)
+            for jobs in (1, 2)
+        ]
+        assert_array_equal(twice[0].gradient, twice[1].gradient)
+        assert_array_equal(twice[0].curvature, twice[1].curvature)
+        terms = law(
+            rows.y, rows.exposure, coef[:3] @ rows.values, coef[3:] @ rows.values
+        )
+        assert expected.loss == pytest.approx(rows.weight @ terms.loss, rel=1e-12)
+        by_hand = np.r_[
+            rows.values @ (rows.weight * terms.by_base),
+            rows.values @ (rows.weight * terms.by_effect),
+        ]
+        assert_allclose(expected.gradient, by_hand, rtol=1e-9, atol=1e-9)
 
 
-@EVERY_LAW
-def test_parts_of_some_functions_only_see_these(name):
+def test_parts_of_some_functions_only_see_these():
     """A constant base and a full effect, then the reverse: rows and columns of the full sums."""
-    rows, law = draw(400, name=name), LAWS[name]
-    few = frozenset({"constant"})
-    for kinds, at in (((few, BOTH), [0, 3, 4, 5]), ((BOTH, few), [0, 1, 2, 3])):
-        parts = Parts.of_groups(BLOCK, GROUPS, *kinds)
-        coef = np.array([0.3, 0.1, -0.2, 0.4])
-        full = np.zeros(6)
-        full[at] = coef
-        some, whole = (
-            pass_in_memory(rows, p)(law, c) for p, c in ((parts, coef), (PARTS, full))
-        )
-        assert_allclose(some.gradient, whole.gradient[at], rtol=1e-10, atol=1e-10)
-        assert_allclose(
-            some.curvature, whole.curvature[np.ix_(at, at)], rtol=1e-10, atol=1e-10
-        )
+    for name in LAWS:
+        rows, law = draw(400, name=name), LAWS[name]
+        few = frozenset({"constant"})
+        for kinds, at in (((few, BOTH), [0, 3, 4, 5]), ((BOTH, few), [0, 1, 2, 3])):
+            parts = Parts.of_groups(BLOCK, GROUPS, *kinds)
+            coef = np.array([0.3, 0.1, -0.2, 0.4])
+            full = np.zeros(6)
+            full[at] = coef
+            some, whole = (
+                pass_in_memory(rows, p)(law, c)
+                for p, c in ((parts, coef), (PARTS, full))
+            )
+            assert_allclose(some.gradient, whole.gradient[at], rtol=1e-10, atol=1e-10)
+            assert_allclose(
+                some.curvature, whole.curvature[np.ix_(at, at)], rtol=1e-10, atol=1e-10
+            )
 
 
 # --- Fits at fixed scales -----------------------------------------------------------------------
@@ -399,31 +406,33 @@ def test_the_objective_never_rises(name, seed, precision):
     assert fit.objective[0] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("precision", [1e-2, 1.0, 100.0])
-def test_without_an_effect_it_is_penalised_logistic_regression(precision):
+def test_without_an_effect_it_is_penalised_logistic_regression():
     """Scikit-learn's C is one over the precision; its intercept is free, ours next to."""
-    rows = draw(500, 2)
-    fit = fit_fixed(rows, LAWS["bernoulli"], [1e-9, precision, precision], ALONE)
-    model = LogisticRegression(C=1 / precision, solver="newton-cholesky", tol=1e-10)
-    model.fit(rows.values[1:].T, rows.y, sample_weight=rows.weight)
-    assert_allclose(fit.coef, np.r_[model.intercept_, model.coef_[0]], atol=1e-6)
-    base, effect = fit(rows.values.T)
-    assert_allclose(
-        expit(base), model.predict_proba(rows.values[1:].T)[:, 1], atol=1e-6
-    )
-    assert_array_equal(effect, np.zeros(500))
+    for precision in (1e-2, 1.0, 100.0):
+        rows = draw(500, 2)
+        fit = fit_fixed(rows, LAWS["bernoulli"], [1e-9, precision, precision], ALONE)
+        model = LogisticRegression(C=1 / precision, solver="newton-cholesky", tol=1e-10)
+        model.fit(rows.values[1:].T, rows.y, sample_weight=rows.weight)
+        assert_allclose(fit.coef, np.r_[model.intercept_, model.coef_[0]], atol=1e-6)
+        base, effect = fit(rows.values.T)
+        assert_allclose(
+            expit(base), model.predict_proba(rows.values[1:].T)[:, 1], atol=1e-6
+        )
+        assert_array_equal(effect, np.zeros(500))
 
 
-@pytest.mark.parametrize("precision", [1e-2, 1.0, 100.0])
-def test_a_mean_is_ridge_regression_on_both_groups_of_columns(precision):
+def test_a_mean_is_ridge_regression_on_both_groups_of_columns():
     """With noise of variance v a precision p is a ridge of v p."""
-    rows = draw(500, 3, "mean")
-    fit = fit_fixed(rows, MeanFamily(variance=0.8), np.r_[1e-9, np.full(5, precision)])
-    D = np.column_stack([rows.values[1:].T, (rows.exposure * rows.values).T])
-    model = Ridge(alpha=0.8 * precision, solver="cholesky")
-    model.fit(D, rows.y, sample_weight=rows.weight)
-    assert_allclose(fit.coef, np.r_[model.intercept_, model.coef_], atol=1e-8)
-    assert len(fit.objective) <= 3  # a quadratic is solved in one step
+    for precision in (1e-2, 1.0, 100.0):
+        rows = draw(500, 3, "mean")
+        fit = fit_fixed(
+            rows, MeanFamily(variance=0.8), np.r_[1e-9, np.full(5, precision)]
+        )
+        D = np.column_stack([rows.values[1:].T, (rows.exposure * rows.values).T])
+        model = Ridge(alpha=0.8 * precision, solver="cholesky")
+        model.fit(D, rows.y, sample_weight=rows.weight)
+        assert_allclose(fit.coef, np.r_[model.intercept_, model.coef_], atol=1e-8)
+        assert len(fit.objective) <= 3  # a quadratic is solved in one step
 
 
 def test_a_bounded_mean_agrees_with_scikit_learns_huber_regression():
@@ -473,25 +482,25 @@ def test_the_covariance_of_a_mean_is_that_of_bayesian_ridge():
     assert_allclose(fit.coef, expected @ D.T @ rows.y / 0.8, rtol=1e-9)
 
 
-@EVERY_LAW
-def test_the_covariance_is_the_inverse_of_the_penalised_curvature(name):
-    rows = draw(200, 7, name)
-    precision = np.array([0.1, 1.0, 2.0, 0.5, 3.0, 4.0])
-    fit = fit_fixed(rows, LAWS[name], precision)
-    t = LAWS[name](
-        rows.y, rows.exposure, *(F @ rows.values for F in np.split(fit.coef, 2))
-    )
-    F = rows.values
-    cross = (F * (rows.weight * t.base_effect)) @ F.T
-    curvature = np.block(
-        [
-            [(F * (rows.weight * t.base_base)) @ F.T, cross],
-            [cross.T, (F * (rows.weight * t.effect_effect)) @ F.T],
-        ]
-    )
-    assert_allclose(
-        fit.covariance @ (curvature + np.diag(precision)), np.eye(6), atol=1e-9
-    )
+def test_the_covariance_is_the_inverse_of_the_penalised_curvature():
+    for name in LAWS:
+        rows = draw(200, 7, name)
+        precision = np.array([0.1, 1.0, 2.0, 0.5, 3.0, 4.0])
+        fit = fit_fixed(rows, LAWS[name], precision)
+        t = LAWS[name](
+            rows.y, rows.exposure, *(F @ rows.values for F in np.split(fit.coef, 2))
+        )
+        F = rows.values
+        cross = (F * (rows.weight * t.base_effect)) @ F.T
+        curvature = np.block(
+            [
+                [(F * (rows.weight * t.base_base)) @ F.T, cross],
+                [cross.T, (F * (rows.weight * t.effect_effect)) @ F.T],
+            ]
+        )
+        assert_allclose(
+            fit.covariance @ (curvature + np.diag(precision)), np.eye(6), atol=1e-9
+        )
 
 
 # --- Scales -------------------------------------------------------------------------------------
@@ -609,18 +618,18 @@ def test_constants_are_next_to_free_and_stay_so():
     assert after.moved(scales) > 0.0
 
 
-@EVERY_LAW
-def test_a_large_effect_is_not_shrunk_away_and_the_noise_is_found(name):
+def test_a_large_effect_is_not_shrunk_away_and_the_noise_is_found():
     """Truth 0.3 + x_0 and 1 - x_1; 4,000 rows leave standard errors below 0.15."""
-    rows = draw(4000, 8, name)
-    fit = fit_free(rows, LAWS[name])
-    assert fit.converged
-    assert_allclose(fit.coef, [0.3, 1.0, 0.0, 1.0, 0.0, -1.0], atol=0.45)
-    assert fit.scales.precision[4] > fit.scales.precision[5]  # idle, busy
-    if name == "gaussian":
-        assert fit.family.variance == pytest.approx(1.0, abs=0.15)
-    if name == "mean":  # unknown treatments add e (1 - e) u^2
-        assert 1.0 < fit.family.variance < 1.6
+    for name in LAWS:
+        rows = draw(4000, 8, name)
+        fit = fit_free(rows, LAWS[name])
+        assert fit.converged
+        assert_allclose(fit.coef, [0.3, 1.0, 0.0, 1.0, 0.0, -1.0], atol=0.45)
+        assert fit.scales.precision[4] > fit.scales.precision[5]  # idle, busy
+        if name == "gaussian":
+            assert fit.family.variance == pytest.approx(1.0, abs=0.15)
+        if name == "mean":  # unknown treatments add e (1 - e) u^2
+            assert 1.0 < fit.family.variance < 1.6
 
 
 @pytest.mark.parametrize("name", ["mean", "gaussian"])
@@ -689,32 +698,32 @@ def test_parts_within_their_base_choose_the_same_values():
 # --- Symmetries, with scales and noise learnt ---------------------------------------------------
 
 
-@EVERY_LAW
-def test_whole_weights_equal_repeated_rows(name):
-    rows = draw(300, 10, name)
-    times = np.random.default_rng(7).integers(0, 3, 300)
-    again = np.repeat(np.arange(300), times)
-    weighted = rows._replace(weight=times.astype(float))
-    repeated = AdditiveRows(
-        *(array[..., again] for array in rows[:3]), np.ones(len(again))
-    )
-    one_fit, other = (fit_free(r, LAWS[name]) for r in (weighted, repeated))
-    assert_allclose(one_fit.coef, other.coef, rtol=1e-8, atol=1e-9)
-    assert_allclose(one_fit.scales.precision, other.scales.precision, rtol=1e-8)
+def test_whole_weights_equal_repeated_rows():
+    for name in LAWS:
+        rows = draw(300, 10, name)
+        times = np.random.default_rng(7).integers(0, 3, 300)
+        again = np.repeat(np.arange(300), times)
+        weighted = rows._replace(weight=times.astype(float))
+        repeated = AdditiveRows(
+            *(array[..., again] for array in rows[:3]), np.ones(len(again))
+        )
+        one_fit, other = (fit_free(r, LAWS[name]) for r in (weighted, repeated))
+        assert_allclose(one_fit.coef, other.coef, rtol=1e-8, atol=1e-9)
+        assert_allclose(one_fit.scales.precision, other.scales.precision, rtol=1e-8)
 
 
-@EVERY_LAW
-def test_exchanging_treated_and_untreated_flips_the_effect(name):
+def test_exchanging_treated_and_untreated_flips_the_effect():
     """e -> 1 - e and a -> 1 - a, or c -> -c: the parts cannot change places without it."""
-    rows, law = draw(400, 11, name), LAWS[name]
-    if name in ("mean", "huber"):
-        other, mirrored = rows._replace(exposure=-rows.exposure), law
-    else:
-        other = rows._replace(exposure=1.0 - rows.exposure)
-        mirrored = replace(law, split=1.0 - law.split)
-    plain, flipped = fit_free(rows, law), fit_free(other, mirrored)
-    assert_allclose(flipped.coef[:3], plain.coef[:3], rtol=1e-7, atol=1e-8)
-    assert_allclose(flipped.coef[3:], -plain.coef[3:], rtol=1e-7, atol=1e-8)
+    for name in LAWS:
+        rows, law = draw(400, 11, name), LAWS[name]
+        if name in ("mean", "huber"):
+            other, mirrored = rows._replace(exposure=-rows.exposure), law
+        else:
+            other = rows._replace(exposure=1.0 - rows.exposure)
+            mirrored = replace(law, split=1.0 - law.split)
+        plain, flipped = fit_free(rows, law), fit_free(other, mirrored)
+        assert_allclose(flipped.coef[:3], plain.coef[:3], rtol=1e-7, atol=1e-8)
+        assert_allclose(flipped.coef[3:], -plain.coef[3:], rtol=1e-7, atol=1e-8)
 
 
 def test_no_argument_is_changed():
@@ -802,13 +811,13 @@ def test_a_base_that_explains_every_row_leaves_finite_numbers():
         assert fit.family.variance >= 1e-12
 
 
-@EVERY_LAW
-def test_a_few_updates_are_enough_to_stop_at_once(name):
+def test_a_few_updates_are_enough_to_stop_at_once():
     """With no updates of the scales left, the last steps still find their minimum."""
-    rows = draw(300, 12, name)
-    fit = fit_free(rows, LAWS[name], n_steps=2)
-    assert fit.converged
-    assert_array_equal(fit.scales.precision, Scales.start(PARTS).precision)
+    for name in LAWS:
+        rows = draw(300, 12, name)
+        fit = fit_free(rows, LAWS[name], n_steps=2)
+        assert fit.converged
+        assert_array_equal(fit.scales.precision, Scales.start(PARTS).precision)
 
 
 def test_gross_residuals_of_both_signs_are_bounded_and_others_are_not():
@@ -820,9 +829,8 @@ def test_gross_residuals_of_both_signs_are_bounded_and_others_are_not():
     assert 0.5 < threshold < 10.0
     assert choose_threshold(7.0 * few_gross, weight) == pytest.approx(7.0 * threshold)
     assert choose_threshold(normal, np.ones(999)) == np.inf
-    assert (
-        choose_threshold(np.abs(few_gross), weight) == np.inf
-    )  # a long tail on one side
+    for sign in (1.0, -1.0):  # a long tail on one side
+        assert choose_threshold(sign * np.abs(few_gross), weight) == np.inf
 
 
 def test_heavy_tails_are_bounded_though_one_gross_value_decides_their_sum():

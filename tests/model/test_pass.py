@@ -182,23 +182,28 @@ def test_every_row_of_a_table_is_as_likely_in_the_sample():
     assert_allclose(np.histogram(chosen, 10)[0], 400.0, atol=4.0 * np.sqrt(360.0))
 
 
-@pytest.mark.parametrize("data", [DATA, weighted()], ids=["plain", "weighted"])
-@pytest.mark.parametrize("centred", [False, True])
-def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
-    rows = label_rows(**data)
-    if data is not DATA:  # a source adds weights up as they come, whatever their units
-        rows = replace(
-            rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0]
-        )
-    centring = [fit_centring(rows, np.random.RandomState(0))] if centred else []
-    plan = make_plan(centring=centring)
-    found = add_up(stream(data, 101), plan)
-    label = subtract_means(rows, centring, None)[0] if centred else rows.label
-    groups = deal_groups(numbers(data, []), 5)
-    expected = accumulate(
-        plan.values, plan.size, replace(rows, label=label), groups=groups
-    )
-    assert_sums_close(found.sums, expected)
+def test_sums_of_a_source_are_those_of_the_rows_in_memory():
+    for data in (DATA, weighted()):
+        for centred in (False, True):
+            rows = label_rows(**data)
+            if (
+                data is not DATA
+            ):  # a source adds weights up as they come, whatever their units
+                rows = replace(
+                    rows,
+                    weight=np.asarray(data["sample_weight"])[
+                        data["sample_weight"] > 0.0
+                    ],
+                )
+            centring = [fit_centring(rows, np.random.RandomState(0))] if centred else []
+            plan = make_plan(centring=centring)
+            found = add_up(stream(data, 101), plan)
+            label = subtract_means(rows, centring, None)[0] if centred else rows.label
+            groups = deal_groups(numbers(data, []), 5)
+            expected = accumulate(
+                plan.values, plan.size, replace(rows, label=label), groups=groups
+            )
+            assert_sums_close(found.sums, expected)
 
 
 def test_sums_do_not_depend_on_threads_to_the_bit_nor_on_chunks():

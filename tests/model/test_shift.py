@@ -61,32 +61,38 @@ def weigh(rows, target, shift="classifier", *, clip=None, seed=0, **options):
 
 
 METHODS = pytest.mark.parametrize("shift", ["classifier", LogisticRegression()])
-TARGETS = pytest.mark.parametrize("pooled", [True, False])
 
 
 # --- what stays the same --------------------------------------------------------------------
 
 
-@METHODS
-@TARGETS
-def test_weights_change_and_everything_else_stays(shift, pooled):
+@pytest.fixture(scope="module")
+def ways():
+    """Rows, the target and the weighted rows and report, for each method and kind of target."""
     rows, target = draw()
-    weighted, _ = weigh(rows, None if pooled else target, shift)
-    kept = np.isin(rows.X[:, 0], weighted.X[:, 0])
-    for name in ("X", "label", "kind", "population"):
-        assert_array_equal(getattr(weighted, name), getattr(rows, name)[kept])
-    assert weighted.names == rows.names
-    assert weighted.coding == rows.coding
-    assert np.all(rows.weight == 1.0)
+    return [
+        (rows, target, *weigh(rows, None if pooled else target, shift), pooled)
+        for shift in ("classifier", LogisticRegression())
+        for pooled in (True, False)
+    ]
 
 
-@METHODS
-@TARGETS
-def test_the_total_weight_of_each_cell_stays(shift, pooled):
-    rows, target = draw()
-    weighted, _ = weigh(rows, None if pooled else target, shift)
-    for cell in CELLS:
-        assert_allclose(weighted.weight[weighted.at(*cell)].sum(), len(rows.at(*cell)))
+def test_weights_change_and_everything_else_stays(ways):
+    for rows, _, weighted, _, _ in ways:
+        kept = np.isin(rows.X[:, 0], weighted.X[:, 0])
+        for name in ("X", "label", "kind", "population"):
+            assert_array_equal(getattr(weighted, name), getattr(rows, name)[kept])
+        assert weighted.names == rows.names
+        assert weighted.coding == rows.coding
+        assert np.all(rows.weight == 1.0)
+
+
+def test_the_total_weight_of_each_cell_stays(ways):
+    for rows, _, weighted, _, _ in ways:
+        for cell in CELLS:
+            assert_allclose(
+                weighted.weight[weighted.at(*cell)].sum(), len(rows.at(*cell))
+            )
 
 
 def test_a_classifier_that_sees_no_difference_leaves_all_weights_at_one():
@@ -178,54 +184,62 @@ def test_weights_of_target_rows_move_the_target():
     assert means[1] > means[0] + 0.2
 
 
-@METHODS
-@TARGETS
-def test_after_weighting_the_cells_have_the_targets_mean(shift, pooled):
+def test_after_weighting_the_cells_have_the_targets_mean():
     """Two populations a standard deviation apart; five standard errors of the averages."""
-    rows, target = draw(n=1500, n_target=1500)
-    weighted, _ = weigh(rows, None if pooled else target, shift)
-    aim = rows.X[:, 0] if pooled else target[:, 0]
-    for cell in CELLS:
-        at = weighted.at(*cell)
-        share = weighted.weight[at] / weighted.weight[at].sum()
-        x = weighted.X[at, 0]
-        error = np.hypot(
-            np.sqrt(share**2 @ (x - share @ x) ** 2), aim.std() / np.sqrt(len(aim))
-        )
-        assert abs(share @ x - aim.mean()) < 5.0 * error
-        assert abs(rows.X[rows.at(*cell), 0].mean() - aim.mean()) > 5.0 * error
+    for shift in ("classifier", LogisticRegression()):
+        for pooled in (True, False):
+            rows, target = draw(n=1500, n_target=1500)
+            weighted, _ = weigh(rows, None if pooled else target, shift)
+            aim = rows.X[:, 0] if pooled else target[:, 0]
+            for cell in CELLS:
+                at = weighted.at(*cell)
+                share = weighted.weight[at] / weighted.weight[at].sum()
+                x = weighted.X[at, 0]
+                error = np.hypot(
+                    np.sqrt(share**2 @ (x - share @ x) ** 2),
+                    aim.std() / np.sqrt(len(aim)),
+                )
+                assert abs(share @ x - aim.mean()) < 5.0 * error
+                assert abs(rows.X[rows.at(*cell), 0].mean() - aim.mean()) > 5.0 * error
 
 
 # --- seeds and order ------------------------------------------------------------------------
 
 
-@METHODS
-@TARGETS
-def test_the_same_seed_gives_the_same_bits(shift, pooled):
-    rows, target = draw()
-    one, other = (
-        weigh(rows, None if pooled else target, shift, seed=5)[0] for _ in range(2)
-    )
-    assert_array_equal(one.weight, other.weight)
+def test_the_same_seed_gives_the_same_bits():
+    for shift in ("classifier", LogisticRegression()):
+        for pooled in (True, False):
+            rows, target = draw()
+            one, other = (
+                weigh(rows, None if pooled else target, shift, seed=5)[0]
+                for _ in range(2)
+            )
+            assert_array_equal(one.weight, other.weight)
 
 
-@METHODS
-@TARGETS
-def test_the_order_of_rows_does_not_matter(shift, pooled):
-    data = dict(problem().draw(SIZES, n_target=80, random_state=0))
-    mixed = np.random.RandomState(3).permutation(len(data["y"]))
-    weights = []
-    for order in (np.arange(len(mixed)), mixed):
-        columns = {name: np.asarray(column)[order] for name, column in data.items()}
-        target = columns["X"][columns["population"] == ""]
-        weighted, _ = weigh(label_rows(**columns), None if pooled else target, shift)
-        weights.append(
-            dict(zip(weighted.X[:, 0].tolist(), weighted.weight, strict=True))
-        )
-    assert weights[0].keys() == weights[1].keys()
-    assert_allclose(
-        [weights[1][x] for x in weights[0]], list(weights[0].values()), rtol=1e-10
-    )
+def test_the_order_of_rows_does_not_matter():
+    for shift in ("classifier", LogisticRegression()):
+        for pooled in (True, False):
+            data = dict(problem().draw(SIZES, n_target=80, random_state=0))
+            mixed = np.random.RandomState(3).permutation(len(data["y"]))
+            weights = []
+            for order in (np.arange(len(mixed)), mixed):
+                columns = {
+                    name: np.asarray(column)[order] for name, column in data.items()
+                }
+                target = columns["X"][columns["population"] == ""]
+                weighted, _ = weigh(
+                    label_rows(**columns), None if pooled else target, shift
+                )
+                weights.append(
+                    dict(zip(weighted.X[:, 0].tolist(), weighted.weight, strict=True))
+                )
+            assert weights[0].keys() == weights[1].keys()
+            assert_allclose(
+                [weights[1][x] for x in weights[0]],
+                list(weights[0].values()),
+                rtol=1e-10,
+            )
 
 
 # --- the report -----------------------------------------------------------------------------
@@ -237,24 +251,22 @@ def test_the_effective_size_is_between_one_and_the_number_of_rows():
     assert effective_size(np.array([2.0, 1.0])) == pytest.approx(9.0 / 5.0)
 
 
-@METHODS
-@TARGETS
-def test_the_report_describes_the_weights(shift, pooled):
-    rows, target = draw()
-    weighted, report = weigh(rows, None if pooled else target, shift)
-    assert report.method == (shift if isinstance(shift, str) else "LogisticRegression")
-    assert report.target == ("pooled rows" if pooled else "target rows")
-    assert report.n_target == (len(rows.X) if pooled else 80)
-    assert report.clip is None
-    for (kind, k), cell in zip(CELLS, report.cells, strict=True):
-        weight = weighted.weight[weighted.at(kind, k)]
-        assert (cell.kind, cell.population) == (kind, rows.names[k])
-        assert cell.n_rows == SIZES[kind, rows.names[k]]
-        assert cell.effective_size == pytest.approx(effective_size(weight))
-        assert cell.largest_weight == pytest.approx(weight.max())
-        assert cell.n_clipped == 0
-        assert cell.n_dropped == cell.n_rows - len(weight)
-        assert 0.5 < cell.coverage < 1.5
+def test_the_report_describes_the_weights(ways):
+    methods = [report.method for *_, report, _ in ways]
+    assert methods == ["classifier"] * 2 + ["LogisticRegression"] * 2
+    for rows, _, weighted, report, pooled in ways:
+        assert report.target == ("pooled rows" if pooled else "target rows")
+        assert report.n_target == (len(rows.X) if pooled else 80)
+        assert report.clip is None
+        for (kind, k), cell in zip(CELLS, report.cells, strict=True):
+            weight = weighted.weight[weighted.at(kind, k)]
+            assert (cell.kind, cell.population) == (kind, rows.names[k])
+            assert cell.n_rows == SIZES[kind, rows.names[k]]
+            assert cell.effective_size == pytest.approx(effective_size(weight))
+            assert cell.largest_weight == pytest.approx(weight.max())
+            assert cell.n_clipped == 0
+            assert cell.n_dropped == cell.n_rows - len(weight)
+            assert 0.5 < cell.coverage < 1.5
 
 
 def test_the_report_prints_a_line_per_cell():
@@ -369,12 +381,12 @@ def test_infinite_ratios_need_a_cap():
     assert report.cells[0].n_clipped > 0
 
 
-@pytest.mark.parametrize("shift", [3, LogisticRegression, "kmm"])
-def test_a_shift_that_is_no_classifier_is_refused(shift):
-    with pytest.raises(
-        InputError, match=r"shift must be 'classifier' or .*sample_weight"
-    ):
-        weigh(*draw(), shift)
+def test_a_shift_that_is_no_classifier_is_refused():
+    for shift in (3, LogisticRegression, "kmm"):
+        with pytest.raises(
+            InputError, match=r"shift must be 'classifier' or .*sample_weight"
+        ):
+            weigh(*draw(), shift)
 
 
 def test_a_classifier_without_probabilities_is_refused():
@@ -384,17 +396,15 @@ def test_a_classifier_without_probabilities_is_refused():
         weigh(*draw(), LinearSVC())
 
 
-@pytest.mark.parametrize(
-    ("clip", "message"),
-    [
+def test_a_cap_that_makes_no_sense_is_refused():
+    cases = (
         (0.5, r"shift_clip must be at least 1, .* got 0\.5.*None leaves ratios alone"),
         (-1.0, r"shift_clip must be a finite number above 0, got -1\.0"),
         ("sqrt", "shift_clip must be a finite number above 0, got 'sqrt'"),
-    ],
-)
-def test_a_cap_that_makes_no_sense_is_refused(clip, message):
-    with pytest.raises(InputError, match=message):
-        weigh(*draw(), clip=clip)
+    )
+    for clip, message in cases:
+        with pytest.raises(InputError, match=message):
+            weigh(*draw(), clip=clip)
 
 
 def test_single_rows_cannot_be_compared():
@@ -408,14 +418,14 @@ def test_single_rows_cannot_be_compared():
         weigh(draw()[0], target[:1])
 
 
-@METHODS
-@TARGETS
-def test_two_rows_in_a_cell_are_enough(shift, pooled):
-    rows, target = draw(n={**SIZES, ("treatment", "A"): 2}, seed=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OverlapWarning)
-        weighted, _ = weigh(rows, None if pooled else target, shift)
-    assert np.isfinite(weighted.weight).all()
+def test_two_rows_in_a_cell_are_enough():
+    for shift in ("classifier", LogisticRegression()):
+        for pooled in (True, False):
+            rows, target = draw(n={**SIZES, ("treatment", "A"): 2}, seed=2)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", OverlapWarning)
+                weighted, _ = weigh(rows, None if pooled else target, shift)
+            assert np.isfinite(weighted.weight).all()
 
 
 def test_a_cell_that_hardly_resembles_the_target_warns_the_caller():

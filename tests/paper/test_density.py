@@ -63,20 +63,22 @@ def with_outcomes(data, change):
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning")
-@pytest.mark.parametrize("min_gap", [0.0, 0.05, 0.3])
-@pytest.mark.parametrize(
-    "models",
-    [
+def test_of_two_values_it_is_the_ratio_of_the_same_models(binary):
+    """The sum over y of y (q_1 - q_2) / (e_1 - e_2) is Lemma 1 of the paper."""
+    cases = (
         {},
         {"outcome_model": DecisionTreeClassifier(max_depth=3, random_state=0)},
         {"outcome_model": LinearRegression(), "treatment_model": LinearRegression()},
-    ],
-)
-def test_of_two_values_it_is_the_ratio_of_the_same_models(binary, min_gap, models):
-    """The sum over y of y (q_1 - q_2) / (e_1 - e_2) is Lemma 1 of the paper."""
-    found = DensityUplift(min_gap=min_gap, **models).fit(**binary).predict(binary.X)
-    expected = PlugInUplift(min_gap=min_gap, **models).fit(**binary).predict(binary.X)
-    assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    )
+    for min_gap in (0.0, 0.05, 0.3):
+        for models in cases:
+            found = (
+                DensityUplift(min_gap=min_gap, **models).fit(**binary).predict(binary.X)
+            )
+            expected = (
+                PlugInUplift(min_gap=min_gap, **models).fit(**binary).predict(binary.X)
+            )
+            assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_laws_of_two_values_are_probabilities_of_these_values(binary):
@@ -295,9 +297,8 @@ def test_rows_far_from_the_data_get_finite_uplift(real):
 # --- messages --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_bad_parameters_are_named(real):
+    cases = (
         ({"min_gap": -0.1}, "min_gap must be a finite number, 0 or above, got -0.1"),
         ({"min_gap": 1.5}, "min_gap is a difference of probabilities, got 1.5 > 1"),
         ({"width_x": 0.0}, "width_x must be a finite number above 0, got 0.0"),
@@ -314,11 +315,10 @@ def test_rows_far_from_the_data_get_finite_uplift(real):
             {"outcome_model": LogisticRegression()},
             "outcome_model is for outcomes of two values",
         ),
-    ],
-)
-def test_bad_parameters_are_named(real, parameters, message):
-    with pytest.raises(InputError, match=message):
-        DensityUplift(**FAST | parameters).fit(**real)
+    )
+    for parameters, message in cases:
+        with pytest.raises(InputError, match=message):
+            DensityUplift(**FAST | parameters).fit(**real)
 
 
 def test_a_failed_refit_leaves_no_parts_of_two_fits(real):

@@ -476,9 +476,8 @@ def identity_module(n_features):
     return torch.nn.Flatten()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_bad_parameters_are_named(data):
+    cases = (
         (
             {"uplift_module": torch.nn.Linear(2, 1)},
             "uplift_module is a module that was made alrea",
@@ -521,11 +520,10 @@ def identity_module(n_features):
         ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0"),
         ({"ridge_f": -1.0}, "ridge_f must be a finite number, 0 or above"),
         ({"ridge_g": -1.0}, "ridge_g must be a finite number, 0 or above"),
-    ],
-)
-def test_bad_parameters_are_named(data, parameters, message):
-    with pytest.raises(InputError, match=message):
-        NeuralMinMaxUplift(**parameters).fit(**data)
+    )
+    for parameters, message in cases:
+        with pytest.raises(InputError, match=message):
+            NeuralMinMaxUplift(**parameters).fit(**data)
 
 
 def test_a_missing_graphics_card_is_said_and_auto_does_without(data, monkeypatch):

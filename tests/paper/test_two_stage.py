@@ -77,34 +77,36 @@ def joint(n=400, seed=0):
 # --- another library -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("effect", ["linear", "constant"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_on_the_same_rows_it_is_two_stage_least_squares_of_linearmodels(
-    effect, weighted
-):
-    both, X, y, T, s = joint()
-    D = pd.DataFrame({"intercept": 1.0, "x0": X[:, 0], "x1": X[:, 1]})
-    if effect == "linear":
-        endog, instruments = D.mul(T, axis=0), D.mul(s, axis=0)
-        endog.columns = ["treatment", "treatment:x0", "treatment:x1"]
-    else:
-        endog, instruments = (
-            pd.DataFrame({"treatment": T}),
-            pd.DataFrame({"s": s.astype(float)}),
-        )
-    instruments.columns = [f"z{j}" for j in range(instruments.shape[1])]
-    weight = (
-        np.random.default_rng(1).uniform(0.5, 2.0, len(y))
-        if weighted
-        else np.ones(len(y))
-    )
-    share = weight / np.where(
-        s, weight[s].sum(), weight[~s].sum()
-    )  # populations count the same
-    expected = IV2SLS(y, D, endog, instruments, weights=share).fit().params
-    model = TwoStageUplift(effect=effect).fit(**both, sample_weight=np.tile(weight, 2))
-    assert model.coefficients_.names == tuple(expected.index)
-    assert_allclose(model.coefficients_.estimates, expected, rtol=1e-8, atol=1e-8)
+def test_on_the_same_rows_it_is_two_stage_least_squares_of_linearmodels():
+    for effect in ("linear", "constant"):
+        for weighted in (False, True):
+            both, X, y, T, s = joint()
+            D = pd.DataFrame({"intercept": 1.0, "x0": X[:, 0], "x1": X[:, 1]})
+            if effect == "linear":
+                endog, instruments = D.mul(T, axis=0), D.mul(s, axis=0)
+                endog.columns = ["treatment", "treatment:x0", "treatment:x1"]
+            else:
+                endog, instruments = (
+                    pd.DataFrame({"treatment": T}),
+                    pd.DataFrame({"s": s.astype(float)}),
+                )
+            instruments.columns = [f"z{j}" for j in range(instruments.shape[1])]
+            weight = (
+                np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+                if weighted
+                else np.ones(len(y))
+            )
+            share = weight / np.where(
+                s, weight[s].sum(), weight[~s].sum()
+            )  # populations count the same
+            expected = IV2SLS(y, D, endog, instruments, weights=share).fit().params
+            model = TwoStageUplift(effect=effect).fit(
+                **both, sample_weight=np.tile(weight, 2)
+            )
+            assert model.coefficients_.names == tuple(expected.index)
+            assert_allclose(
+                model.coefficients_.estimates, expected, rtol=1e-8, atol=1e-8
+            )
 
 
 # --- the definition, in two samples ----------------------------------------------------------
@@ -363,21 +365,23 @@ def test_outcomes_and_errors_are_in_the_units_of_the_outcome(data):
     )
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (5.0, 9.0), (1.0, 0.0)])
-def test_coding_of_two_values_changes_units_only(low, high):
-    binary = paper_problem(b=5.0).draw(300, random_state=0)
-    y = np.where(
-        binary.kind == "outcome", np.where(binary.y == 1.0, high, low), binary.y
-    )
-    plain, coded = (
-        TwoStageUplift().fit(**binary),
-        TwoStageUplift().fit(**replaced(binary, y=y)),
-    )
-    half = (high - low) / 2.0
-    assert_allclose(coded.predict(binary.X), half * plain.predict(binary.X), atol=1e-10)
-    untreated = coded.predict_outcomes(binary.X)[1]
-    expected = (low + high) / 2.0 + half * plain.predict_outcomes(binary.X)[1]
-    assert_allclose(untreated, expected, atol=1e-10)
+def test_coding_of_two_values_changes_units_only():
+    for low, high in ((0.0, 1.0), (5.0, 9.0), (1.0, 0.0)):
+        binary = paper_problem(b=5.0).draw(300, random_state=0)
+        y = np.where(
+            binary.kind == "outcome", np.where(binary.y == 1.0, high, low), binary.y
+        )
+        plain, coded = (
+            TwoStageUplift().fit(**binary),
+            TwoStageUplift().fit(**replaced(binary, y=y)),
+        )
+        half = (high - low) / 2.0
+        assert_allclose(
+            coded.predict(binary.X), half * plain.predict(binary.X), atol=1e-10
+        )
+        untreated = coded.predict_outcomes(binary.X)[1]
+        expected = (low + high) / 2.0 + half * plain.predict_outcomes(binary.X)[1]
+        assert_allclose(untreated, expected, atol=1e-10)
 
 
 def test_units_of_the_features_do_not_matter(data):
@@ -469,9 +473,8 @@ def test_grid_search_reaches_into_the_stages(data):
 # --- messages --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_bad_parameters_are_named(data):
+    cases = (
         (
             {"effect": "quadratic"},
             "effect must be one of 'linear', 'constant', got 'quadratic'",
@@ -490,11 +493,10 @@ def test_grid_search_reaches_into_the_stages(data):
         ({"n_centers": "many"}, "n_centers must be one of 'auto', got 'many'"),
         ({"width": 0.0}, "width must be a finite number above 0, got 0.0"),
         ({"width": "mean"}, "width must be one of 'median', got 'mean'"),
-    ],
-)
-def test_bad_parameters_are_named(data, parameters, message):
-    with pytest.raises(InputError, match=message):
-        TwoStageUplift(**parameters).fit(**data)
+    )
+    for parameters, message in cases:
+        with pytest.raises(InputError, match=message):
+            TwoStageUplift(**parameters).fit(**data)
 
 
 def test_weights_are_refused_by_models_that_take_none(data):
@@ -565,17 +567,23 @@ def test_a_constant_effect_was_inconsistent_if_populations_had_other_shares_in_e
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
-@pytest.mark.parametrize("name", UNPENALISED)
-@pytest.mark.parametrize("cell", [("y", 0), ("treatment", 1)])
-def test_a_table_given_twice_changed_the_answer(name, cell):
-    model = UNPENALISED[name]
-    data = draw(sizes((60, 40), (50, 70)))
-    # Centres are drawn by position: the copies come last, beyond those that are drawn.
-    copied = np.flatnonzero(~np.isnan(data[cell[0]]) & (data["population"] == cell[1]))
-    twice = np.concatenate([np.arange(len(data["y"])), copied])
-    expected = clone(model).fit(**data).predict(data["X"])
-    found = clone(model).fit(**{key: column[twice] for key, column in data.items()})
-    np.testing.assert_allclose(found.predict(data["X"]), expected, rtol=1e-7, atol=1e-7)
+def test_a_table_given_twice_changed_the_answer():
+    for name in UNPENALISED:
+        for cell in (("y", 0), ("treatment", 1)):
+            model = UNPENALISED[name]
+            data = draw(sizes((60, 40), (50, 70)))
+            # Centres are drawn by position: the copies come last, beyond those that are drawn.
+            copied = np.flatnonzero(
+                ~np.isnan(data[cell[0]]) & (data["population"] == cell[1])
+            )
+            twice = np.concatenate([np.arange(len(data["y"])), copied])
+            expected = clone(model).fit(**data).predict(data["X"])
+            found = clone(model).fit(
+                **{key: column[twice] for key, column in data.items()}
+            )
+            np.testing.assert_allclose(
+                found.predict(data["X"]), expected, rtol=1e-7, atol=1e-7
+            )
 
 
 def test_a_second_stage_without_weights_is_refused_if_tables_differ_in_size():

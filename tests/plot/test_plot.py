@@ -55,10 +55,12 @@ def test_histogram_without_harm_has_one_colour():
     assert len(ax.patches) == 5
 
 
-@pytest.mark.parametrize("uplift", [[], [np.nan], [np.inf, 0.0]])
-def test_histogram_refuses_what_it_cannot_draw(uplift):
-    with pytest.raises(InputError, match="at least one value, and only finite ones"):
-        plot_uplift_histogram(uplift)
+def test_histogram_refuses_what_it_cannot_draw():
+    for uplift in ([], [np.nan], [np.inf, 0.0]):
+        with pytest.raises(
+            InputError, match="at least one value, and only finite ones"
+        ):
+            plot_uplift_histogram(uplift)
 
 
 def test_no_global_style_is_touched(rows):

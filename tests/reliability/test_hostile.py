@@ -14,6 +14,8 @@ from unjoined import load_model, read_table
 from unjoined.cli.entry import main
 from unjoined.data import write_table
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 MARKUP = "<img src=x onerror=alert(1)>"
 QUOTES = "a'b\"c`; DROP TABLE people; --"
 ESCAPE = "red \x1b[31m\x1b]0;title\x07"

@@ -18,7 +18,10 @@ from unjoined.errors import ColumnWarning, InputError, UnjoinedError, UnjoinedWa
 from unjoined.evaluate import diagnose
 
 PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+]
 
 
 def frames(label, shares, n=120):
@@ -176,9 +179,8 @@ def lacking(frame):
     return frame
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_what_cannot_be_used_is_named():
+    cases = (
         (
             lacking,
             "row 3 of the outcome table of population 'n' .* column 'yy' is missing",
@@ -198,11 +200,10 @@ def lacking(frame):
         (lambda f: f.assign(k=[b"x"] * len(f)), "column 'k' .* holds bytes values"),
         (lambda f: f.iloc[:0], "outcome"),
         (lambda f: f.drop(columns="x").drop(columns="z"), "feature"),
-    ],
-)
-def test_what_cannot_be_used_is_named(change, words):
-    with pytest.raises(UnjoinedError, match=words):
-        fit(change)
+    )
+    for change, words in cases:
+        with pytest.raises(UnjoinedError, match=words):
+            fit(change)
 
 
 def test_populations_that_are_numbers_here_and_text_there_are_the_same_ones():

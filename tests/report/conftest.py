@@ -41,8 +41,8 @@ def tables(n, seed):
     return SeparateLabels(X, data.y, data.treatment, population)
 
 
-@pytest.fixture(scope="session")
-def written(tmp_path_factory):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, two_folds):
     data, held = tables(400, 0), tables(400, 1)
     model = Uplift(random_state=0).fit(**data)
     people = tables(300, 2).X

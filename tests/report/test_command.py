@@ -14,6 +14,8 @@ import pytest
 
 from unjoined.cli.entry import main
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def run(capsys, *arguments):
     with pytest.raises(SystemExit) as stopped:
@@ -173,30 +175,31 @@ EXPONENT = re.compile(r"\de[-+]\d|-0(?![.\d])")
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
-    """Large amounts, and an effect that depends on the store alone, of which there are 60."""
+    """Large amounts, and an effect that depends on the store alone, of which there are 30."""
     folder = tmp_path_factory.mktemp("stores")
     rng = np.random.default_rng(0)
-    effect = 40_000.0 * rng.standard_normal(60)
+    n, effect = 750, 40_000.0 * rng.standard_normal(30)
     for kind, label in (("outcomes", "paid"), ("treatments", "mailed")):
         for name, often in (("north", 0.8), ("south", 0.2)):
-            store, visits = rng.integers(0, 60, 1500), rng.poisson(3, 1500)
-            treated = rng.random(1500) < often
+            store, visits = rng.integers(0, 30, n), rng.poisson(3, n)
+            treated = rng.random(n) < often
             paid = (
                 9e5
                 + 2e4 * visits
                 + effect[store] * treated
-                + 1e4 * rng.standard_normal(1500)
+                + 1e4 * rng.standard_normal(n)
             )
             frame = pd.DataFrame(
                 {"store": [f"no {s}" for s in store], "visits": visits}
             )
             frame["age"] = [
-                str(age) if age < 89 else "old" for age in rng.integers(20, 90, 1500)
+                str(age) if age < 89 else "old" for age in rng.integers(20, 90, n)
             ]
             frame[label] = paid.round() if label == "paid" else treated.astype(int)
             frame.to_csv(folder / f"{kind}_{name}.csv", index=False)
-    names = [f"no {s}" for s in range(60) for _ in range(50 if s < 20 else 10)]
-    people = pd.DataFrame({"store": names, "visits": 3, "age": 50})
+    names = [f"no {s}" for s in range(30) for _ in range(50 if s < 20 else 10)]
+    people = pd.DataFrame({"store": names, "visits": rng.poisson(3, len(names))})
+    people["age"] = rng.integers(20, 89, len(names))
     people.to_csv(folder / "people.csv", index=False)
     return folder
 
@@ -235,7 +238,7 @@ def assert_the_biggest_driver_is_shown(page):
     )
     assert size == pytest.approx(40_000, rel=0.35)
     assert (
-        "store, 12 of 60 values" in page
+        "store, 12 of 30 values" in page
     )  # the six highest and lowest of those with 20 people
 
 

@@ -161,36 +161,39 @@ def slow_causalml_qini_score(curve):
     return (curve - line).sum() / len(curve)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_causalml_scores_follow_their_definitions_without_tau(seed, normalize):
-    score, _, t, _ = trial(seed)
-    # A long run of one arm at the top, where the curves are interpolated.
-    t[best_rows(score, 4)] = seed % 2
-    y = np.random.default_rng(seed).normal(size=60) + t
-    gain, curve = slow_causalml_gain(score, y, t), slow_causalml_qini_curve(score, y, t)
-    if normalize:
-        gain, curve = gain / abs(gain[-1]), curve / abs(curve[-1])
-    got = causalml_auuc(score, y=y, treatment=t, normalize=normalize)
-    assert_allclose(got, gain.sum() / 61, rtol=1e-11)
-    got = causalml_qini(score, y=y, treatment=t, normalize=normalize)
-    assert_allclose(got, slow_causalml_qini_score(curve), rtol=1e-10)
+def test_causalml_scores_follow_their_definitions_without_tau():
+    for normalize in (False, True):
+        for seed in SEEDS:
+            score, _, t, _ = trial(seed)
+            # A long run of one arm at the top, where the curves are interpolated.
+            t[best_rows(score, 4)] = seed % 2
+            y = np.random.default_rng(seed).normal(size=60) + t
+            gain, curve = (
+                slow_causalml_gain(score, y, t),
+                slow_causalml_qini_curve(score, y, t),
+            )
+            if normalize:
+                gain, curve = gain / abs(gain[-1]), curve / abs(curve[-1])
+            got = causalml_auuc(score, y=y, treatment=t, normalize=normalize)
+            assert_allclose(got, gain.sum() / 61, rtol=1e-11)
+            got = causalml_qini(score, y=y, treatment=t, normalize=normalize)
+            assert_allclose(got, slow_causalml_qini_score(curve), rtol=1e-10)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_causalml_scores_follow_their_definitions_with_tau(seed, normalize):
-    score, _, t, _ = trial(seed)
-    tau = np.random.default_rng(seed).normal(0.3, size=60)
-    gain = np.array([tau[best_rows(score, k)].sum() for k in range(61)])
-    tops = [best_rows(score, k) for k in range(1, 61)]
-    curve = np.array([0.0, *(tau[top].mean() * t[top].sum() for top in tops)])
-    if normalize:
-        gain, curve = gain / abs(gain[-1]), curve / abs(curve[-1])
-    got = causalml_auuc(score, tau=tau, normalize=normalize)
-    assert_allclose(got, gain.mean(), rtol=1e-11)
-    got = causalml_qini(score, treatment=t, tau=tau, normalize=normalize)
-    assert_allclose(got, slow_causalml_qini_score(curve), rtol=1e-10)
+def test_causalml_scores_follow_their_definitions_with_tau():
+    for normalize in (False, True):
+        for seed in SEEDS:
+            score, _, t, _ = trial(seed)
+            tau = np.random.default_rng(seed).normal(0.3, size=60)
+            gain = np.array([tau[best_rows(score, k)].sum() for k in range(61)])
+            tops = [best_rows(score, k) for k in range(1, 61)]
+            curve = np.array([0.0, *(tau[top].mean() * t[top].sum() for top in tops)])
+            if normalize:
+                gain, curve = gain / abs(gain[-1]), curve / abs(curve[-1])
+            got = causalml_auuc(score, tau=tau, normalize=normalize)
+            assert_allclose(got, gain.mean(), rtol=1e-11)
+            got = causalml_qini(score, treatment=t, tau=tau, normalize=normalize)
+            assert_allclose(got, slow_causalml_qini_score(curve), rtol=1e-10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -230,20 +233,22 @@ def slow_pylift_q(score, y, t, e, curve):
     return area - (Y_t / N_t - Y_c / N_c) / 2
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("curve", ["qini", "cgains", "aqini"])
-@pytest.mark.parametrize("constant", [None, 0.3, "rows"])
-def test_pylift_q_follows_its_definition(curve, constant, tied):
-    for seed in SEEDS:
-        score, y, t, e = trial(seed, n=40, tied=tied)
-        propensity = e if constant == "rows" else constant
-        full = (
-            np.full(40, t.mean())
-            if propensity is None
-            else np.broadcast_to(propensity, 40)
-        )
-        got = pylift_q(score, y, t, propensity=propensity, curve=curve)
-        assert_allclose(got, slow_pylift_q(score, y, t, full, curve), atol=1e-13)
+def test_pylift_q_follows_its_definition():
+    for tied in (False, True):
+        for curve in ("qini", "cgains", "aqini"):
+            for constant in (None, 0.3, "rows"):
+                for seed in SEEDS:
+                    score, y, t, e = trial(seed, n=40, tied=tied)
+                    propensity = e if constant == "rows" else constant
+                    full = (
+                        np.full(40, t.mean())
+                        if propensity is None
+                        else np.broadcast_to(propensity, 40)
+                    )
+                    got = pylift_q(score, y, t, propensity=propensity, curve=curve)
+                    assert_allclose(
+                        got, slow_pylift_q(score, y, t, full, curve), atol=1e-13
+                    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -323,10 +328,12 @@ def test_plateau_needs_a_positive_effect():
         sklift_qini_auc([1, 2], [1, 0], [0, 1], negative_effect=False)
 
 
-@pytest.mark.parametrize("k", [0, 1.0, True])
-def test_k_is_a_share_or_a_number_of_rows(k):
-    with pytest.raises(InputError, match="k must be a share strictly between 0 and 1"):
-        sklift_uplift_at_k([1, 2, 3], [1, 0, 1], [0, 1, 0], strategy="overall", k=k)
+def test_k_is_a_share_or_a_number_of_rows():
+    for k in (0, 1.0, True):
+        with pytest.raises(
+            InputError, match="k must be a share strictly between 0 and 1"
+        ):
+            sklift_uplift_at_k([1, 2, 3], [1, 0, 1], [0, 1, 0], strategy="overall", k=k)
 
 
 def test_top_rows_of_one_arm_are_refused():

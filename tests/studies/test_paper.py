@@ -468,21 +468,19 @@ def test_ridges_join_the_page_of_the_studies_and_stand_alone(jobs, data, tmp_pat
 # The page and its verdicts.
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "shown"),
-    [
+def test_numbers_are_shown_to_the_second_digit_of_their_error():
+    cases = (
         (-533.7, 372.1, "-534 ± 372"),
         (1234.5, 61.0, "+1,234 ± 61"),
         (0.0002123, 0.00157, "+0.0002 ± 0.0016"),
         (0.5, None, "+0.5"),
         (0.5, 0.0, "+0.5"),
-    ],
-)
-def test_numbers_are_shown_to_the_second_digit_of_their_error(value, error, shown):
-    results = copy.deepcopy(DOCS)
-    row = results["studies"]["email"]["methods"][WIDE]
-    row["above_random"], row["above_random_se"] = value, error
-    assert f"| {WIDE} | {shown} |" in paper_page(results)
+    )
+    for value, error, shown in cases:
+        results = copy.deepcopy(DOCS)
+        row = results["studies"]["email"]["methods"][WIDE]
+        row["above_random"], row["above_random_se"] = value, error
+        assert f"| {WIDE} | {shown} |" in paper_page(results)
 
 
 def leads(block, heading):
@@ -612,9 +610,8 @@ def real_block(study, areas, error=0.1):
     return {"study": study, "methods": methods}
 
 
-@pytest.mark.parametrize(
-    ("study", "areas", "verdict"),
-    [
+def test_verdicts_on_real_data_ask_for_two_standard_errors():
+    cases = (
         ("email", (2.0, 2.0, 2.0, 1.0, 3.0), "holds"),
         ("email", (2.0, 1.1, 2.0, 1.0, 3.0), "holds partly"),
         ("email", (1.1, 1.1, 1.1, 1.0, 3.0), "not shown"),
@@ -623,12 +620,11 @@ def real_block(study, areas, error=0.1):
         ("criteo", (2.0, 2.0, 1.0, 1.0, 3.0), "holds"),
         ("criteo", (2.0, 2.0, 1.9, 1.0, 3.0), "holds partly"),
         ("criteo", (2.0, 2.0, 5.0, 1.0, 3.0), "contradicted"),
-    ],
-)
-def test_verdicts_on_real_data_ask_for_two_standard_errors(study, areas, verdict):
-    names = REAL if study == "jobs" else BINARY
-    block = real_block(study, dict(zip(names, areas, strict=True)))
-    (claim,) = check_claims({study: block})
-    assert claim["verdict"] == verdict
-    alone = real_block(study, dict(zip(names, areas, strict=True)), error=None)
-    assert check_claims({study: alone})[0]["verdict"] == "not shown"
+    )
+    for study, areas, verdict in cases:
+        names = REAL if study == "jobs" else BINARY
+        block = real_block(study, dict(zip(names, areas, strict=True)))
+        (claim,) = check_claims({study: block})
+        assert claim["verdict"] == verdict
+        alone = real_block(study, dict(zip(names, areas, strict=True)), error=None)
+        assert check_claims({study: alone})[0]["verdict"] == "not shown"
