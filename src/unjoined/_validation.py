@@ -35,6 +35,7 @@ from unjoined.errors import (
 # Fits take features and outcomes up to this size: squares of squares still add up, and single
 # precision can hold it. What is beyond, as a rule, stands for a missing value.
 MANY = 3.0  # mean of whole numbers that are rather counts than weights
+ENOUGH = 20  # rows to tell that
 LARGEST = 1e30
 SMALLEST = 1e-30  # differences of outcomes, for the same reasons
 _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
@@ -818,18 +819,13 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
     return weight
 
 
-def warn_of_counts(sample_weight: ArrayLike | None, *, stacklevel: int) -> None:
+def warn_of_counts(weight: Array, *, stacklevel: int) -> None:
     """Warn of weights that are rather numbers of people."""
-    if sample_weight is None:
+    if len(weight) < ENOUGH or weight.max() > LARGEST or (weight % 1.0).any():
         return
-    weight: Array = np.asarray(sample_weight, dtype=np.float64)
-    if not weight.size or (weight % 1.0).any() or np.ptp(weight) == 0.0:
-        return
-    if weight.max() > LARGEST:
-        return
-    if (mean := float(weight.mean())) >= MANY:
+    if (mean := float(weight.mean())) >= MANY and np.ptp(weight) > 0.0:
         warnings.warn(
-            f"sample_weight is a whole number in all {weight.size:,} rows, {mean:,.1f} on average. "
+            f"sample_weight is a whole number in all {len(weight):,} rows, {mean:,.1f} on average. "
             "If a row stands for so many people, give them as count: errors take a weight for how "
             "much one person matters.",
             UnjoinedWarning,

@@ -14,8 +14,6 @@ from unjoined.evaluate.terms import evaluation_rows
 from unjoined.model.census import take_census
 from unjoined.model.crossfit import CrossFit
 
-pytestmark = pytest.mark.usefixtures("two_folds")
-
 PROBLEM = campaign_problem()
 RULES = {
     "top": ("share", 0.3),

@@ -30,7 +30,6 @@ from unjoined._validation import (
     did_you_mean,
     population_name,
     shown,
-    warn_of_counts,
 )
 from unjoined.data.chunks import NotNumbersError, Place, Table, check_all_treated
 from unjoined.data.columns import (
@@ -192,8 +191,6 @@ class SeparateLabels(Mapping[str, Any]):
                 at, given = spread_shares(given, n)
                 own, n = take_rows(own, at), len(at)
             rows, names = check_rows(given, n)
-            if count is None:
-                warn_of_counts(sample_weight, stacklevel=2)
             self._freeze(own, rows, names, weighted=sample_weight is not None)
 
     @classmethod
@@ -458,8 +455,6 @@ class SeparateLabels(Mapping[str, Any]):
             )
             at, given = spread_shares(given, len(label))
             own, label = take_rows(own, at), label[at]
-        elif source.sample_weight is not None:
-            warn_of_counts(weight, stacklevel=3)
         rows, population = check_rows(given, len(label))
         data = object.__new__(cls)
         data._freeze(own, rows, population, weighted=source.sample_weight is not None)

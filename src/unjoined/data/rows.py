@@ -42,6 +42,7 @@ from unjoined._validation import (
     check_treatment,
     check_weight,
     unit_mean,
+    warn_of_counts,
 )
 from unjoined.data.columns import as_floats
 from unjoined.errors import InputError, LabelError
@@ -515,7 +516,9 @@ def check_rows(
     populations = check_population(population, code)
     weight = check_weight(columns.get("sample_weight"), n)
     count = check_people(columns.get("count"), n)
-    if count is not None:
+    if count is None:
+        warn_of_counts(weight, stacklevel=4)
+    else:
         weight = np.where(count > 0.0, weight, 0.0)
     names, index = check_cells(code, populations, weight)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from unjoined._typing import MatrixLike
-from unjoined._validation import warn_of_counts
 from unjoined.data.labels import COLUMNS, SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows, Rows
 from unjoined.errors import InputError
@@ -65,8 +64,6 @@ def columns_of(
     if given["count"] is not None:
         data = SeparateLabels(X, **given)  # labels may be shares, which it writes out
         return data.X, data.checked
-    if method == "fit":
-        warn_of_counts(given["sample_weight"], stacklevel=3)
     return X, None
 
 
