@@ -5,8 +5,8 @@ Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/cover
 Eight designs and two sizes. In three of them rows are no independent people: customers have 4 or 20
 rows each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In each
 draw a fixed score, wrong in places as models are, is evaluated on fresh tables. The truth is that
-of the same score over 400,000 people, who count by the true policies. Finished draws are kept in the
-file of results, so that a run resumes where it stopped. A share s over n draws has a standard error
+of the same score over 400,000 people, who count by the true policies. Finished draws are kept in a
+file, so that a run resumes where it stopped. A share s over n draws has a standard error
 of sqrt(s (1 - s) / n).
 """
 

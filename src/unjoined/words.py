@@ -246,8 +246,28 @@ def clusters_in_words(strength: Any) -> str:
     return f"{words}: the variance is {strength.design_effect:.1f} times that of as many people."
 
 
-def untested_in_words(populations: Sequence[Any]) -> str:
-    """Say what the tables of two populations cannot show; three or more can be tested for it."""
+def compliers_in_words(compliers: Any, share: Any) -> str:
+    """Say what an offer made at random does to those who take it up because of it."""
+    return (
+        f"Effect on those who take it up because of the offer (about {share.value:.0%} of people): "
+        f"{with_interval(compliers)}, in units of the outcome. Nothing is said of others: those "
+        "who never would, and those who do in any case."
+    )
+
+
+def untested_in_words(
+    populations: Sequence[Any], *, is_randomised: bool = False
+) -> str:
+    """Say what the tables of two populations cannot show; three or more can be tested for it.
+
+    Where chance decided on the population, people are alike, and hidden reasons do no harm.
+    """
+    if is_randomised:
+        return (
+            "Not tested: that the offer changes outcomes only through the treatment, and that "
+            "nobody takes it up only where it is not offered. Why people take it up does not "
+            "matter: the answer is for those who do because of the offer."
+        )
     if len(populations) != 2:
         return ""
     one, two = populations

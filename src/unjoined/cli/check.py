@@ -19,6 +19,7 @@ from unjoined.cli.options import (
     Outcome,
     Outcomes,
     Population,
+    Randomised,
     Seed,
     Treated,
     Treatment,
@@ -64,6 +65,7 @@ def check(
     weight: Weight = None,
     cluster: Cluster = None,
     count: Count = None,
+    randomised: Randomised = False,
     treated: Treated = None,
     target: Annotated[
         str | None,
@@ -98,7 +100,7 @@ def check(
     with noted() as notes:
         data = tables.stream() if tables.in_pieces else tables.read()
         people = None if asked is None else read_table(asked)
-        result = diagnose(data, people, random_state=seed)
+        result = diagnose(data, people, randomised=randomised, random_state=seed)
     if as_json:
         left_out = {column.name: column.reason for column in data.left_out}
         facts = {

@@ -26,6 +26,7 @@ from unjoined.cli.options import (
     Outcome,
     Outcomes,
     Population,
+    Randomised,
     Seed,
     Treated,
     Treatment,
@@ -46,6 +47,7 @@ from unjoined.cli.show import (
     stop_if,
     uplift_summary,
 )
+from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import available_bytes
 from unjoined.errors import InputError, LeftOutWarning, WeakIdentificationWarning
 from unjoined.estimators.base import UpliftEstimator
@@ -98,6 +100,7 @@ def fit(
     weight: Weight = None,
     cluster: Cluster = None,
     count: Count = None,
+    randomised: Randomised = False,
     treated: Treated = None,
     estimator: Annotated[
         str,
@@ -150,21 +153,22 @@ def fit(
     with noted(lambda warning: _is_answered(warning, fitted.verdict_)) as notes:
         if moments is not None:
             _check_beside_sums(tables, estimator, checkpoint, chunks)
-            start = MinMaxUplift(random_state=seed)
+            sums = read_sums(moments)
             estimator = "minmax"
-            fitted, facts = _fit_sums(out, start, read_sums(moments))
+            fitted, facts = _fit_sums(out, MinMaxUplift(random_state=seed), sums)
             _show_features(out, fitted, {})
         else:
             tables.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, tables, estimator, chunks)
+            start = _unfitted(estimator, seed, randomised=randomised)
             if checkpoint is not None and not pieces:
                 raise InputError(
                     "--checkpoint is for tables that are read with --chunks."
                 )
             if pieces:
-                fitted, facts = _fit_pieces(out, tables, estimator, checkpoint, seed)
+                fitted, facts = _fit_pieces(out, tables, start, checkpoint, seed)
             else:
-                fitted, facts = _fit_rows(out, tables, estimator, seed)
+                fitted, facts = _fit_rows(out, tables, start, seed)
     fitted.notes_ = [
         str(note) for note in notes if not isinstance(note, LeftOutWarning)
     ]
@@ -237,20 +241,38 @@ def _in_pieces(
     return True
 
 
+def _unfitted(estimator: str, seed: int, *, randomised: bool) -> UpliftEstimator:
+    """Return the estimator that was asked for."""
+    if not randomised:
+        return ESTIMATORS[estimator](random_state=seed)
+    if estimator != "auto":
+        raise InputError(
+            f"--randomised is for the default estimator, not for {estimator!r}. Leave out "
+            "--estimator."
+        )
+    return Uplift(randomised=True, random_state=seed)
+
+
+def _diagnosed(
+    fitted: UpliftEstimator, data: SeparateLabels, **options: Any
+) -> Verdict:
+    chance = bool(getattr(fitted, "randomised", False))
+    return diagnose(data, randomised=chance, **options).as_verdict()
+
+
 def _fit_rows(
-    out: Console, tables: Tables, estimator: str, seed: int
+    out: Console, tables: Tables, estimator: UpliftEstimator, seed: int
 ) -> tuple[UpliftEstimator, Facts]:
     """Read the tables into memory and fit any estimator."""
-    make = ESTIMATORS[estimator]
     data = tables.read()
     show_labels(out, data.summary())
-    fitted = make(random_state=seed).fit(data)
+    fitted = estimator.fit(data)
     crossfit = getattr(fitted, "crossfit_", None)
     if min(c.n_rows for c in data.summary()) >= FOLDS:
         crossfit = crossfit or cross_fit(data, random_state=seed)
         if not hasattr(fitted, "gain_"):
             unjoined.record_gain(fitted, data, crossfit=crossfit, random_state=seed)
-    fitted.verdict_ = diagnose(data, crossfit=crossfit, random_state=seed).as_verdict()
+    fitted.verdict_ = _diagnosed(fitted, data, crossfit=crossfit, random_state=seed)
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
@@ -270,19 +292,21 @@ def _fit_rows(
 
 
 def _fit_pieces(
-    out: Console, tables: Tables, estimator: str, checkpoint: Path | None, seed: int
+    out: Console,
+    tables: Tables,
+    estimator: UpliftEstimator,
+    checkpoint: Path | None,
+    seed: int,
 ) -> tuple[UpliftEstimator, Facts]:
     """Fit to tables that are read in pieces."""
     source = tables.stream()
-    if estimator == "minmax":
-        model = MinMaxUplift(random_state=seed)
-        fitted, facts = _fit_sums(
-            out, model, model.collect_sums(source, checkpoint=checkpoint)
-        )
+    fitted, facts = estimator, Facts()
+    if isinstance(estimator, MinMaxUplift):
+        sums = estimator.collect_sums(source, checkpoint=checkpoint)
+        fitted, facts = _fit_sums(out, estimator, sums)
     else:
-        fitted = Uplift(random_state=seed).fit(source, checkpoint=checkpoint)
-        facts = {}
-    fitted.verdict_ = diagnose(source, random_state=seed).as_verdict()
+        fitted = estimator.fit(source, checkpoint=checkpoint)
+    fitted.verdict_ = _diagnosed(fitted, source, random_state=seed)
     left_out = {c.name: c.reason for c in source.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)

@@ -87,6 +87,13 @@ Count = Annotated[
         help="Column with the number of people that a row stands for.",
     ),
 ]
+Randomised = Annotated[
+    bool,
+    typer.Option(
+        "--randomised",
+        help="Chance decided who is in which population; the treatment is taken up by choice.",
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option("--weight", metavar="COLUMN", help="Column with row weights."),

@@ -183,6 +183,7 @@ LABELS = (
     "cluster",
     "count",
     "treated",
+    "randomised",
 )
 COLUMNS = (*LABELS, "features", "ignore", "categories")
 LISTS = ("--features", "--ignore", "--categories", "--keep")

@@ -134,6 +134,12 @@ def check_flag(name: str, value: Any) -> None:
         raise InputError(f"{name} must be True or False, got {value!r}.")
 
 
+def check_bool(name: str, value: Any) -> None:
+    """Allow True and False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}.")
+
+
 def check_verbose(name: str, value: Any) -> None:
     """Allow True, False and 0, 1, 2, ..."""
     if not isinstance(value, Integral) or value < 0:
@@ -376,7 +382,10 @@ class UpliftEstimator(BaseEstimator, ABC):
         doubts = []
         if isinstance(rows, LabelledRows):
             doubts = warn_of_tables(rows, stacklevel=stacklevel + 1)
-        self.verdict_ = verdict_of_fit(strength, doubts)
+        self.verdict_ = replace(
+            verdict_of_fit(strength, doubts),
+            is_randomised=bool(getattr(self, "randomised", False)),
+        )
         self.run_ = {
             "versions": package_versions(),
             "settings": {

@@ -33,6 +33,7 @@ from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
     UpliftEstimator,
+    check_bool,
     check_verbose,
     column_ranges,
     one_of,
@@ -60,7 +61,7 @@ from unjoined.model.specifications import (
     SpecificationTable,
     in_words,
 )
-from unjoined.words import effect_in_words, policies_in_words
+from unjoined.words import compliers_in_words, effect_in_words, policies_in_words
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 SAMPLE_FOLDS = 5  # of that sample
@@ -105,6 +106,11 @@ class Uplift(UpliftEstimator):
         :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`, and bounds the pull of gross values on both sides
         (Huber) where that pays; "gaussian" takes normal noise of one variance and gains from it if
         it is true. "auto" is "bernoulli" or "mean".
+    randomised : bool, default=False
+        Whether chance decided who is in which population, as with an offer that some were made
+        and others not. People may take it up for any reason then: uplift is that of those who do
+        because of the offer. "auto" is "mean", as outcomes with and without treatment are those
+        of different people; ``compliers_`` is the average.
     categorical_features : sequence of str or int, default=()
         Names or positions of columns whose numbers are codes of categories. Each is one block of
         indicators with one scale; a code that ``fit`` has not seen counts as average.
@@ -198,6 +204,7 @@ class Uplift(UpliftEstimator):
 
     _parameters: ClassVar[dict[str, Check]] = {
         "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN),
+        "randomised": check_bool,
         "categorical_features": _check_columns,
         "shift_clip": optional(check_positive),
         "verbose": check_verbose,
@@ -217,6 +224,8 @@ class Uplift(UpliftEstimator):
     shift_: ShiftReport | None
     candidates_: SpecificationTable
     heterogeneity_: Estimate
+    compliers_: Estimate
+    complier_share_: Estimate
     effect_range_: Array
     effect_features_: Array
     _coding: OutcomeCoding
@@ -225,6 +234,7 @@ class Uplift(UpliftEstimator):
         self,
         *,
         family: str = AUTO,
+        randomised: bool = False,
         categorical_features: Any = (),
         shift: Any = None,
         shift_clip: float | None = None,
@@ -233,6 +243,7 @@ class Uplift(UpliftEstimator):
         verbose: bool | int = False,
     ) -> None:
         self.family = family
+        self.randomised = randomised
         self.categorical_features = categorical_features
         self.shift = shift
         self.shift_clip = shift_clip
@@ -328,7 +339,12 @@ class Uplift(UpliftEstimator):
             raise InputError(
                 "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
             )
-        return self.family
+        if self.randomised and self.family in (BERNOULLI, GAUSSIAN):
+            raise InputError(
+                f"family={self.family!r} takes the treated and the untreated for alike, and with "
+                "randomised=True they may differ. Use 'auto' or 'mean'."
+            )
+        return MEAN if self.randomised else self.family
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -381,6 +397,12 @@ class Uplift(UpliftEstimator):
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured().shifted(shrunk - average.value)
+        if self.randomised:
+            terms = evaluation.terms(evaluation.gap)
+            self.compliers_ = terms.average()
+            total = terms.totals(terms.denominator)
+            error = float(np.sqrt(total.covariance[0, 0]))
+            self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
         self.average_effect_ = self.gain_.everyone()
         self.heterogeneity_ = self.gain_.slope()
@@ -564,7 +586,11 @@ class Uplift(UpliftEstimator):
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
             known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
-        return {
+        offered = {}
+        if self.randomised:
+            words = compliers_in_words(self.compliers_, self.complier_share_)
+            offered = {"compliers": words}
+        return offered | {
             "average": effect_in_words(self.average_effect_, most) + known,
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "

@@ -120,6 +120,8 @@ class Diagnosis(Shown):
         Rows and mean labels of each table.
     identification : IdentificationStrength
         The first-stage F that fits use, with that of each pair of populations.
+    is_randomised : bool
+        Whether chance decided who is in which population.
     gap : PolicyGap or None
         None, as are the next ones, if tables have too few rows to measure it.
     strength : float
@@ -158,6 +160,7 @@ class Diagnosis(Shown):
     between: tuple[Balance, ...]
     shared: tuple[Sharing, ...]
     checks: tuple[Check, ...]
+    is_randomised: bool = False
     gap: PolicyGap | None = None
     strength: float = math.nan
     regions: tuple[Region, ...] = ()
@@ -195,7 +198,9 @@ class Diagnosis(Shown):
             region.share for region in self.regions if region.verdict == IDENTIFIED
         )
         names = tuple(map(str, self.identification.populations))
-        return Verdict(self.verdict, self.findings, names, float(strong))
+        return Verdict(
+            self.verdict, self.findings, names, float(strong), self.is_randomised
+        )
 
     @property
     def reach_words(self) -> str:
@@ -405,6 +410,7 @@ def diagnose(
     target: MatrixLike | None = None,
     *,
     crossfit: CrossFit | None = None,
+    randomised: bool = False,
     random_state: RandomState = 0,
 ) -> Diagnosis:
     """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
@@ -426,6 +432,10 @@ def diagnose(
         whether the policies differ for them. All numbers stay those of the people in the tables.
     crossfit : CrossFit, optional
         ``crossfit_`` of a model that was fitted to the same data; nothing is cross-fitted then.
+    randomised : bool, default=False
+        Whether chance decided who is in which population, as with an offer. Then nothing is asked
+        of why people take it up, and no test of outcomes applies: they are those of other people
+        in each population.
     random_state : int, RandomState or None, default=0
         Seed for folds and splits.
 
@@ -488,6 +498,7 @@ def diagnose(
         between=_between(alone, features.names, rng),
         shared=_sharing(alone),
         checks=(),
+        is_randomised=randomised,
     )
     checks = [check for balance in diagnosis.balance for check in balance.checks]
     if crossfit is not None and not _too_few(rows):
@@ -499,8 +510,11 @@ def diagnose(
             asked = with_target(own, *aim, dealt, nuisances, rows)
             asked = replace(asked, aim=np.where(asked.is_labelled, 0.0, 1.0))
             aimed = find_regions(asked, features)
-        tests, outside = _refutable(rows, own, crossfit.nuisances.outcome_mean, rng)
-        checks += tests
+        outside = math.nan
+        if not randomised:
+            mean = crossfit.nuisances.outcome_mean
+            tests, outside = _refutable(rows, own, mean, rng)
+            checks += tests
         overlap, apart = _overlap(rows, aim, rng)
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(

@@ -107,12 +107,16 @@ class Verdict:
     strong : float or None
         Share of people whose policies differ enough; None if a fit judged by itself, which looks
         at all people together and at nothing else.
+    is_randomised : bool
+        Whether chance decided who is in which population, so that the answer is for those who are
+        treated because of it.
     """
 
     grade: str
     findings: tuple[Finding, ...]
     populations: tuple[str, ...]
     strong: float | None = None
+    is_randomised: bool = False
 
     @property
     def colour(self) -> str:
@@ -153,7 +157,9 @@ class Verdict:
     @property
     def untested(self) -> str:
         """What an answer assumes that these tables cannot show; empty if there is no answer."""
-        return "" if self.grade == UNKNOWN else untested_in_words(self.populations)
+        if self.grade == UNKNOWN:
+            return ""
+        return untested_in_words(self.populations, is_randomised=self.is_randomised)
 
     @property
     def words(self) -> str:

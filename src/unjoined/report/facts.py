@@ -196,7 +196,10 @@ class Facts:
         crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
         shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
         target = None if people is None else self.people.X
-        self.diagnosis = diagnosis or diagnose(data, target, **shared)
+        chance = bool(getattr(model, "randomised", False))
+        self.diagnosis = diagnosis or diagnose(
+            data, target, randomised=chance, **shared
+        )
         evaluate = evaluate_uplift if held_out else cross_evaluate
         evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
         self.uplift = model.predict(self.people.X)
