@@ -42,7 +42,7 @@ def tables(n, seed):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory, two_folds):
+def written(tmp_path_factory):
     data, held = tables(400, 0), tables(400, 1)
     model = Uplift(random_state=0).fit(**data)
     people = tables(300, 2).X
