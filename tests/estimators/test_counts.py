@@ -176,6 +176,10 @@ def test_bad_counts_get_a_sentence(table):
     shares = np.where(np.isnan(given["treatment"]), np.nan, 0.5)
     with pytest.raises(LabelError, match=r"a share of 0\.5 of 3 people"):
         SeparateLabels(**given | {"treatment": shares}, count=[3] * n)
+    rounded = np.where(np.isnan(given["y"]), np.nan, 0.333)
+    rounded[:2] = 0.0, 1.0
+    with pytest.warns(UnjoinedWarning, match=r"no share of its 200 people"):
+        SeparateLabels(**given | {"y": rounded}, count=[200] * n)
     with pytest.raises(LabelError, match="found 1: 'west'"):
         SeparateLabels(**given, count=np.where(given["population"] == "east", 0, 3))
     many = SeparateLabels(**given, count=np.full(n, 10_000))

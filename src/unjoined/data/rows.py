@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,7 +46,7 @@ from unjoined._validation import (
     warn_of_counts,
 )
 from unjoined.data.columns import as_floats
-from unjoined.errors import InputError, LabelError
+from unjoined.errors import InputError, LabelError, UnjoinedWarning
 
 N_GROUPS = 5  # of the people that a row stands for, as many as there are folds
 MOST_PEOPLE = 50_000  # of a table whose rows are written out
@@ -474,7 +475,15 @@ def spread_shares(
         some = values * count
         off = between & (np.abs(some - np.round(some)) > 1e-6 * np.maximum(count, 1.0))
         if off.any() and name == "y":
-            continue  # means of an amount
+            first = int(np.argmax(off))
+            warnings.warn(
+                f"the outcome of row {first} is {values[first]:g}, which is no share of its "
+                f"{count[first]:g} people: outcomes are taken for amounts that each of them has, "
+                "and errors come out too small. Give shares with all of their digits, or 0 and 1.",
+                UnjoinedWarning,
+                stacklevel=3,
+            )
+            continue
         if off.any():
             first = int(np.argmax(off))
             raise LabelError(
