@@ -2,12 +2,12 @@
 
 Run: python benchmarks/from_files.py [--rows 3000000] [--fit-rows 2000000]
 
-Writes one Parquet and one CSV file of ten columns (numbers, whole numbers, text, booleans) into a
-temporary folder and reads each in processes of their own: with `read_table` whole and with
-`SeparateLabels` in pieces, and as a baseline by a DuckDB query written here, whole and in batches;
-`pyarrow` reads them too. Prints the fastest of three times, the peak memory beyond that of the
-imports, and the ratios to the baseline. Targets: at most 1.5 each, with the oldest versions and the
-newest. Linux only.
+Writes one Parquet and one CSV file of ten columns (numbers, whole numbers, text, booleans), and a
+CSV file of codes and dates, into a temporary folder and reads each in processes of their own: with
+`read_table` whole and with `SeparateLabels` in pieces, and as a baseline by a DuckDB query written
+here, whole and in batches; `pyarrow` reads them too. Prints the fastest of three times, the peak
+memory beyond that of the imports, and the ratios to the baseline. Targets: at most 1.5 each, with
+the oldest versions and the newest. Linux only.
 
 Then fits `Uplift` to four tables in Parquet files in pieces and prints its time and peak memory.
 Run it in both environments: what a version of DuckDB does slowly shows in one of them only.
@@ -82,7 +82,7 @@ def measure(imports: str, work: str, times: int = 3) -> dict[str, float]:
 
 
 def write(folder: Path, rows: int) -> None:
-    """Write a table of ten columns as Parquet and as CSV."""
+    """Write a table of ten columns as Parquet and as CSV, and one of codes and dates as CSV."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
@@ -98,6 +98,11 @@ def write(folder: Path, rows: int) -> None:
     table = pa.table(columns)
     pq.write_table(table, folder / "people.parquet")
     pa_csv.write_csv(table, folder / "people.csv")
+    tops = (2, 12, 100, 5_000, 100_000)
+    codes = {f"code{k}": rng.integers(0, top, rows) for k, top in enumerate(tops)}
+    codes |= {name: columns[name] for name in ("spend", "region")}
+    codes["date"] = np.datetime64("2020-01-01") + rng.integers(0, 1_000, rows)
+    pa_csv.write_csv(pa.table(codes), folder / "codes.csv")
 
 
 def compare(file: Path, rows: int) -> None:
@@ -138,7 +143,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, options.rows)
-        for file in sorted(folder.glob("people.*")):
+        for file in sorted(folder.glob("*.*")):
             print(f"{options.rows:,} rows of {file.name}")
             compare(file, options.rows)
         if options.fit_rows:

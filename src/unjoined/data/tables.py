@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,6 +60,7 @@ AFTER_ZERO = tuple(b".eE")
 BATCH_ROWS = (
     1 << 17
 )  # of a text file, whose cells become numbers at once, before more are read
+AHEAD = 4  # batches of text that may wait to become numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,18 +346,22 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
 
-    def work(batch: Any) -> Frame:
-        # Copied, as a column of text would keep the whole batch that it came with.
-        return _copied(reader.typed(arrow.Table.from_batches([batch]), text))
+    def work(batch: Frame) -> Frame:
+        # Copied, as a column that DuckDB made would keep the whole batch that it came with.
+        return _copied(reader.typed(batch, text))
 
     with connect(SqlQuery("")) as connection:
         try:
             relation = connection.sql(reader.query)
             if reader.form is None:
                 return reader.typed(_without_quotes(relation).to_arrow_table())
-            batches = relation.to_arrow_table().to_batches(BATCH_ROWS)
+            parts: list[Future[Frame]] = []
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                pieces = list(pool.map(work, batches))
+                for batch in _batches(relation, BATCH_ROWS):
+                    if len(parts) >= AHEAD:
+                        parts[-AHEAD].result()  # before more text is held
+                    parts.append(pool.submit(work, batch))
+            pieces = [part.result() for part in parts]
         except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
             refuse_interrupt(error)
             if (again := _other_reader(reader, file, text, error)) is not None:
@@ -402,12 +407,11 @@ def _joined(
 
 
 def _copied(table: Frame) -> Frame:
-    """Return a table whose columns of text are its own."""
+    """Return a table whose columns are its own, text and the numbers that DuckDB read."""
     arrow = import_extra("pyarrow", extra="cli")
-    nothing = arrow.array([], arrow.string())
     for at, column in enumerate(table.columns):
-        if column.type == nothing.type:
-            own = arrow.concat_arrays([*column.chunks, nothing])
+        if column.type in (arrow.string(), arrow.float64()):
+            own = arrow.concat_arrays([*column.chunks, arrow.array([], column.type)])
             table = table.set_column(at, table.field(at).name, own)
     return table
 
