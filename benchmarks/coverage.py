@@ -2,12 +2,12 @@
 
 Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/coverage.json] [--gain]
 
-Eight designs and two sizes. In three of them rows are no independent people: customers have 4 or 20
-rows each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In each
-draw a fixed score, wrong in places as models are, is evaluated on fresh tables. The truth is that
-of the same score over 400,000 people, who count by the true policies. Finished draws are kept in a
-file, so that a run resumes where it stopped. A share s over n draws has a standard error
-of sqrt(s (1 - s) / n).
+Ten designs and two sizes. In three of them rows are no independent people: customers have 4 or 20
+rows each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In one the
+policies are known, in another 100 people have both labels. In each draw a fixed score, wrong in
+places as models are, is evaluated on fresh tables. The truth is that of the same score over 400,000
+people, who count by the true policies. Finished draws are kept in a file, so that a run resumes
+where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) / n).
 """
 
 import argparse
@@ -33,6 +33,7 @@ from unjoined.model.linear import cross_fit_linear
 
 SIZES = (600, 2000)
 PEOPLE = 400_000
+PANEL = 100  # people who have both labels
 SAVE_EVERY = 5
 
 
@@ -210,6 +211,47 @@ def counted(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
     )
 
 
+def close() -> SimulatedProblem:
+    """Return policies that are 0.2 apart for everybody."""
+
+    def mean(X: Array, treated: Array) -> Array:
+        return np.asarray(X[:, 1] + np.sin(X[:, 0]) + treated * (0.4 + 0.4 * X[:, 0]))
+
+    return SimulatedProblem(
+        normal(3),
+        {
+            "A": lambda X: 0.8 * expit(0.5 * X[:, 0]) + 0.2,
+            "B": lambda X: 0.8 * expit(0.5 * X[:, 0]),
+        },
+        lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
+        mean,
+    )
+
+
+def with_policies(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
+    """Draw outcome tables whose policies are known; there are no treatment tables."""
+    data = problem.draw(n, random_state=seed)
+    at = np.flatnonzero(~np.isnan(data.y))
+    columns = {name: np.asarray(column)[at] for name, column in data.items()}
+    each = [function(columns["X"]) for function in problem.policies.values()]
+    is_first = columns["population"] == next(iter(problem.policies))
+    return SeparateLabels(**columns, policy=np.where(is_first, *each))
+
+
+def with_panel(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
+    """Draw tables, and a panel of 100 people who have both labels."""
+    data, rng = problem.draw(n, random_state=seed), Rng(seed + 1_000_000)
+    parts = {name: [np.asarray(column)] for name, column in data.items()}
+    for name, policy in problem.policies.items():
+        X = problem.features(PANEL // 2, rng)
+        treated = (rng.random_sample(len(X)) < policy(X)) * 1.0
+        parts["X"].append(X)
+        parts["y"].append(problem.outcome(X, treated, rng))
+        parts["treatment"].append(treated)
+        parts["population"].append(np.repeat(name, len(X)))
+    return SeparateLabels(**{c: np.concatenate(v) for c, v in parts.items()})
+
+
 @dataclass(frozen=True)
 class Design:
     """A problem, the score that is evaluated, and how tables are drawn if not row by row."""
@@ -238,6 +280,14 @@ DESIGNS = {
     ),
     "customers of 20 rows": Design(
         customers, lambda X: 0.4 + 0.4 * X[:, 0] + 0.1 * X[:, 2], in_clusters(20)
+    ),
+    "known policies": Design(
+        customers,
+        lambda X: 0.4 + 0.4 * X[:, 0] + 0.1 * X[:, 2],
+        with_policies,
+    ),
+    "panel of 100": Design(
+        close, lambda X: 0.4 + 0.4 * X[:, 0] + 0.1 * X[:, 2], with_panel
     ),
     "counts": Design(coarse, lambda X: 0.1 + 0.08 * X[:, 1], counted),
 }

@@ -160,9 +160,10 @@ def test_a_third_population_that_weighs_nothing_does_not_count():
 
 
 def test_labels_come_back_in_one_column_with_the_kind_of_each_row():
-    label, code = check_labels([3.0, NAN, NAN], [NAN, 1.0, NAN], 3)
+    label, code, joint = check_labels([3.0, NAN, NAN], [NAN, 1.0, NAN], 3)
     assert_array_equal(label, [3.0, 1.0, NAN])
     assert_array_equal(code, [OUTCOME, TREATMENT, TARGET])
+    assert joint is None
 
 
 def test_a_column_of_labels_may_be_left_out():
@@ -182,12 +183,11 @@ def test_an_infinite_label_names_its_column_and_row():
                 check_labels(**columns, n=4)
 
 
-def test_both_labels_in_a_row_are_refused():
-    with pytest.raises(
-        LabelError,
-        match=r"2 of 3 rows have an outcome and a treatment \(first at row 1\)\. Here",
-    ):
-        check_labels([3.0, 4.0, 5.0], [NAN, 0.0, 1.0], 3)
+def test_a_row_with_both_labels_is_one_of_outcomes_that_knows_its_treatment():
+    label, code, joint = check_labels([3.0, 4.0, NAN], [NAN, 0.0, 1.0], 3)
+    assert_array_equal(label, [3.0, 4.0, 1.0])
+    assert_array_equal(code, [OUTCOME, OUTCOME, TREATMENT])
+    assert_array_equal(joint, [NAN, 0.0, NAN])
 
 
 def test_missing_labels_may_be_written_in_any_way():
@@ -204,7 +204,8 @@ def test_missing_labels_may_be_written_in_any_way():
     )
     for column in cases:
         for name in ("y", "treatment"):
-            label, _ = check_labels(**{"y": None, "treatment": None, name: column}, n=3)
+            labels = {"y": None, "treatment": None, name: column}
+            label = check_labels(**labels, n=3)[0]
             assert label.dtype == np.float64
             assert_array_equal(label, [1.0, 0.0, NAN])
 

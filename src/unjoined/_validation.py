@@ -596,19 +596,17 @@ SAY_TREATED = (
 
 def check_labels(
     y: ArrayLike | None, treatment: ArrayLike | None, n: int
-) -> tuple[Array, CodeArray]:
-    """Return each row's label, NaN if it has none, and of which of `KINDS` the row is, by code."""
+) -> tuple[Array, CodeArray, Array | None]:
+    """Return each row's label, NaN if it has none, and of which of `KINDS` the row is, by code.
+
+    A row with both labels is one of outcomes; its treatment is in a column of its own, NaN
+    elsewhere, which is None if no row has both.
+    """
     outcomes = _label_column("y", y, n, OUTCOME)
     treatments = _label_column("treatment", treatment, n, TREATMENT)
     has_outcome = ~np.isnan(outcomes)
     has_treatment = ~np.isnan(treatments)
-    if (both := has_outcome & has_treatment).any():
-        raise LabelError(
-            f"{int(both.sum())} of {n} rows have an outcome and a treatment (first at row "
-            f"{int(np.argmax(both))}). Here each row carries one label, with NaN in place of the "
-            "other: outcomes and treatments are of different people. If you know both labels of "
-            "every row, use an ordinary uplift model."
-        )
+    both = has_outcome & has_treatment
     large = has_outcome & (np.abs(outcomes) > LARGEST)
     if large.any():
         raise LabelError(
@@ -619,7 +617,23 @@ def check_labels(
     code = np.where(has_outcome, 0, np.where(has_treatment, 1, NO_LABEL)).astype(
         np.uint8
     )
-    return np.where(has_treatment, treatments, outcomes), code
+    joint = np.where(both, treatments, np.nan) if both.any() else None
+    return np.where(has_outcome, outcomes, treatments), code, joint
+
+
+def check_known_policy(policy: ArrayLike | None, n: int) -> Array | None:
+    """Return known probabilities of treatment, NaN where a row has none; None if no row has one."""
+    if policy is None:
+        return None
+    known = _label_column("policy", policy, n, "known policy")
+    outside = (known < 0.0) | (known > 1.0)
+    if outside.any():
+        raise LabelError(
+            "policy must be a probability of treatment, from 0 to 1, NaN where it is not known; "
+            f"got {shown(known[outside].tolist())} in {int(outside.sum())} of {n} rows. Divide "
+            "percentages by 100."
+        )
+    return None if np.isnan(known).all() else known
 
 
 def _label_column(name: str, column: ArrayLike | None, n: int, kind: str) -> Array:
@@ -905,13 +919,17 @@ def check_two(names: Sequence[Any], found: str, instead: str = "") -> None:
 
 
 def check_cells(
-    code: CodeArray, population: NDArray[Any], weight: Array
+    code: CodeArray,
+    population: NDArray[Any],
+    weight: Array,
+    exposure: Array | None = None,
 ) -> tuple[list[Any], IntArray]:
     """Return the names of the populations and each row's population as 0, 1 and so on.
 
-    There must be at least two of them. Rows without a label belong to none; their entry is -1.
-    Names are sorted, so that the order of rows changes nothing. A cell whose rows all have weight
-    0 counts as empty.
+    There must be at least two of them, or rows whose ``exposure``, treatment or its probability,
+    is known beside the outcome, and varies. Rows without a label belong to none; their entry is
+    -1. Names are sorted, so that the order of rows changes nothing. A cell whose rows all have
+    weight 0 counts as empty.
     """
     is_target = code == NO_LABEL
     labelled = ~is_target & (weight > 0.0)
@@ -923,7 +941,11 @@ def check_cells(
             f"sample_weight is zero in all {n} rows (n_samples={n}), so that no row counts. Give "
             "the rows that should count a positive weight."
         )
-    if len(names) < 2:
+    is_known = np.zeros(n, dtype=bool)
+    if exposure is not None:
+        is_known = ~np.isnan(exposure) & (code == KINDS.index(OUTCOME))
+    varies = exposure is not None and np.ptp(exposure[is_known & labelled]) > 0.0
+    if len(names) < 2 and not (varies and names):
         check_two(names, f"found {{}} in n_samples={n} rows")
     index = np.full(n, -1, dtype=np.int64)
     for k, name in enumerate(names):
@@ -931,12 +953,17 @@ def check_cells(
     for k, name in enumerate(names):
         for which in (OUTCOME, TREATMENT):
             there = (code == KINDS.index(which)) & (index == k)
+            if (
+                which == TREATMENT
+            ):  # treatments of outcome rows, or their policy, do as well
+                there |= is_known & (index == k)
             if not (labelled & there).any():
                 lacks = "no weight above 0 in its" if there.any() else "no"
                 raise LabelError(
                     f"population {name!r} has {lacks} {which} rows; each population needs an "
-                    f"{OUTCOME} table and a {TREATMENT} table, under one name "
-                    f"(n_samples={n} rows in all). Folds of cross-validation: see CellKFold."
+                    f"{OUTCOME} table and a {TREATMENT} table, under one name, or a known policy "
+                    f"in place of its treatments (n_samples={n} rows in all). Folds of "
+                    "cross-validation: see CellKFold."
                 )
     return names, index
 

@@ -70,6 +70,18 @@ FINDINGS = {
         "Look for what else differs between the populations, such as season, price or how "
         "outcomes are counted, and add it as a feature or choose other populations.",
     ),
+    "panel.refuted": (
+        "what the tables say of uplift differs from what the rows with both labels say ({what}: "
+        "corrected p {p:.2g}).",
+        "Either people respond differently in the populations, or something beside the features "
+        "decided who was treated among the rows with both labels. Find out which, and leave the "
+        "others out.",
+    ),
+    "policy.refuted": (
+        "the {where} contradicts the policy that was given (corrected p {p:.2g}).",
+        "Leave the policy out, so that it is fitted to the treatments, or find out who was "
+        "treated otherwise than planned.",
+    ),
     "strength.no gap": (
         "the policies cannot be told apart (z = {z:.1f}, below {least:g}).",
         f"{MORE_GAP}; more rows help only where there is a difference.",
@@ -256,11 +268,12 @@ def compliers_in_words(compliers: Any, share: Any) -> str:
 
 
 def untested_in_words(
-    populations: Sequence[Any], *, is_randomised: bool = False
+    populations: Sequence[Any], *, is_randomised: bool = False, has_panel: bool = False
 ) -> str:
     """Say what the tables of two populations cannot show; three or more can be tested for it.
 
-    Where chance decided on the population, people are alike, and hidden reasons do no harm.
+    Where chance decided on the population, people are alike, and hidden reasons do no harm. Rows
+    with both labels test it, and one population is made of such rows or of known policies.
     """
     if is_randomised:
         return (
@@ -268,12 +281,28 @@ def untested_in_words(
             "nobody takes it up only where it is not offered. Why people take it up does not "
             "matter: the answer is for those who do because of the offer."
         )
+    if len(populations) == 1:
+        return "Not tested: that nothing beside the features and chance decided who was treated."
     if len(populations) != 2:
         return ""
     one, two = populations
+    if has_panel:
+        return (
+            f"Tested by the rows with both labels: that people with the same features respond "
+            f"alike in {one} and {two}. A shift below the error of that test would not show."
+        )
     return (
         f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
         "populations cannot show it, and any other difference between them passes for uplift."
+    )
+
+
+def known_in_words(n: int, worth: float) -> str:
+    """Say what rows with both labels, or with a known policy, are worth."""
+    each = "more than any number of" if np.isinf(worth) else f"{worth:.1f}"
+    return (
+        f"Known: in {n:,} outcome rows the treatment or its probability is known. One of them "
+        f"tells as much of uplift as {each} outcome rows for which it is not."
     )
 
 

@@ -469,11 +469,6 @@ def test_a_bad_field_is_named():
             r"y holds outcomes beyond .*\(first at row 0: 1e",
         ),
         (
-            {"y": [*Y[:7], 2.0]},
-            LabelError,
-            r"1 of 8 rows have an outcome and a treatment \(first at row 7\)\. .* ordinary uplift",
-        ),
-        (
             {"y": [np.nan, *Y[1:]]},
             LabelError,
             r"1 of 8 rows have a population but neither an outcome nor a treatment \(first at row "

@@ -167,9 +167,9 @@ def test_no_population_makes_the_contrast_less_precise(rows, policies, sizes):
 
     def noise(e, n):
         K = len(e)
-        c = replace(
-            rows, cell=np.arange(K), policies=np.tile(e, (K, 1)), size=n
-        ).contrast()
+        known = np.column_stack([np.zeros(K), np.full(K, np.nan)])
+        own = {"cell": np.arange(K), "policies": np.tile(e, (K, 1)), "size": n}
+        c = replace(rows, known=known, **own).contrast()
         apart = np.ptp(e) > 0.0  # equal policies tell nothing, but for rounding
         return np.sum(c**2 / n) if apart else np.inf
 

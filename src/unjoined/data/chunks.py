@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from unjoined._typing import (
     Array,
@@ -30,7 +31,9 @@ from unjoined._validation import (
     TREATMENT,
     check_cluster,
     check_columns,
+    check_known_policy,
     check_labels,
+    check_length,
     check_names,
     check_numeric_columns,
     check_people,
@@ -174,7 +177,12 @@ def chunk_of_arrays(
     matrix = chunk_features(parts["X"], names, place, encoder)
     n = len(matrix)
     with place.named(n):
-        label, code = check_labels(parts.get("y"), parts.get("treatment"), n)
+        label, code, joint = check_labels(parts.get("y"), parts.get("treatment"), n)
+        if joint is not None or parts.get("policy") is not None:
+            raise LabelError(
+                "some of them have both labels, or a known policy. Such rows are not streamed: "
+                "read them with stream=False."
+            )
         populations = check_population(parts["population"], code)
         if (nobody := code == NO_LABEL).any():
             raise LabelError(
@@ -272,12 +280,16 @@ class Table:
     label: str | None  # its column; None for target rows
     population: str | None  # name of the population, or None if a column tells
     treated: Any = None  # the label that means treated, None if that is plain
+    joint: str | None = (
+        None  # column of the treatment, if outcome rows have both labels
+    )
 
     @property
     def title(self) -> str:
         """What messages call the table."""
         of = f" of population {self.population!r}" if self.population else ""
-        return f"the {self.kind} table{of}"
+        kind = self.kind if self.joint is None else "both-labels"
+        return f"the {kind} table{of}"
 
 
 class Columns(NamedTuple):
@@ -287,15 +299,49 @@ class Columns(NamedTuple):
     weight: str | None
     cluster: str | None
     people: str | None  # how many a row stands for; labels may be shares of them
+    policies: Mapping[
+        str, Any
+    ]  # known ones: a number, a column or a function of the rows
     features: tuple[str, ...] = ()
     encoder: TableEncoder | None = None  # None if all features are numbers
 
     def special(self, table: Table) -> list[str]:
         """Return the columns that are not features."""
-        columns = [table.label, self.weight]
+        columns = [table.label, table.joint, self.weight]
         if table.kind != TARGET:
             columns += [self.population, self.cluster, self.people]
+        if table.kind == OUTCOME:
+            columns += [self.policies.get(name) for name in self._of(table)]
+            columns = [c for c in columns if isinstance(c, str)]
         return [column for column in columns if column is not None]
+
+    def _of(self, table: Table) -> Iterable[str]:
+        """Return the populations that rows of a table may be of, and whose policy is known."""
+        return self.policies if self.population is not None else [str(table.population)]
+
+    def _known_policy(
+        self,
+        table: Table,
+        frame: nw.DataFrame[Any],
+        population: NDArray[Any],
+        place: Place,
+    ) -> Array | None:
+        """Return the known probability of treatment of each row, NaN where there is none."""
+        policy = np.full(len(frame), np.nan)
+        for name in self._of(table):
+            own = self.policies.get(name)
+            if own is None or (isinstance(own, str) and own not in frame.columns):
+                continue  # of a treatment table, which need not have the column
+            if callable(own):
+                values = np.asarray(own(frame.to_native()), dtype=np.float64)
+                check_length(f"what the policy of {name!r} returns", values, len(frame))
+            elif isinstance(own, str):
+                values = _column(frame, own, place)
+            else:
+                values = np.full(len(frame), float(own))
+            policy = np.where(population == name, values, policy)
+        with place.named(len(frame)):
+            return check_known_policy(policy, len(frame))
 
     def check(self, table: Table, frame: nw.DataFrame[Any], origin: str) -> None:
         """Refuse a table that lacks a column."""
@@ -344,11 +390,18 @@ class Columns(NamedTuple):
         if self.cluster is not None and table.kind != TARGET:
             cluster = frame.get_column(self.cluster).to_numpy()
         chunk = make_chunk(matrix, label, cells, (weight, cluster), names, place)
-        if self.people is None or table.kind == TARGET:
+        if table.kind == TARGET:
             return chunk
-        with place.named(len(frame)):
-            people = check_people(_column(frame, self.people, place), len(frame))
-        return replace(chunk, count=people)
+        joint = policy = people = None
+        if table.joint is not None:
+            other = replace(table, kind=TREATMENT, label=table.joint)
+            joint = _labels(frame, other, place)
+        if self.policies:
+            policy = self._known_policy(table, frame, chunk.population, place)
+        if self.people is not None:
+            with place.named(len(frame)):
+                people = check_people(_column(frame, self.people, place), len(frame))
+        return replace(chunk, count=people, joint=joint, policy=policy)
 
 
 def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
@@ -420,6 +473,11 @@ def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
         str, dict[Any, Any]
     ] = {}  # by table: values as they are compared, and as they are
     for table, frame in pieces:
+        table = (
+            table
+            if table.joint is None
+            else replace(table, kind=TREATMENT, label=table.joint)
+        )
         if table.kind == TREATMENT:
             values = (
                 nw.from_native(frame, eager_only=True)

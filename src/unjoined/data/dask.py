@@ -180,7 +180,9 @@ class DaskSource:
         if self.given is None or self.given.features is not None:
             return self
         given = self.given
-        columns = Columns(given.population, given.sample_weight, given.cluster, None)
+        columns = Columns(
+            given.population, given.sample_weight, given.cluster, None, {}
+        )
 
         survey = Survey(
             given.tables,

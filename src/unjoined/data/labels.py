@@ -27,6 +27,7 @@ from unjoined._validation import (
     check_names,
     check_numeric_columns,
     check_population,
+    check_share,
     did_you_mean,
     population_name,
     shown,
@@ -44,6 +45,7 @@ from unjoined.data.dask import DaskSource, in_memory, is_dask
 from unjoined.data.looks import LeftOut
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import (
+    BESIDE,
     Chunk,
     LabelledRows,
     Rows,
@@ -63,11 +65,11 @@ NO_MATRIX = (
     "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
     "sklearn.set_config(enable_metadata_routing=True)."
 )
-COLUMNS = ("X", "y", "treatment", "population", "sample_weight", "cluster", "count")
-NEEDED = COLUMNS[:4]
+JOINT, POLICY = "both", "policy"  # what outcome rows have beside the outcome
+NEEDED = ("X", "y", "treatment", "population")
+COLUMNS = (*NEEDED, *BESIDE)
 NOT_STREAMED = (
-    "count was given with rows that are streamed. Tables of counts are small: read them with "
-    "stream=False."
+    "{} was given with rows that are streamed. Read the tables with stream=False."
 )
 
 
@@ -161,6 +163,7 @@ class SeparateLabels(Mapping[str, Any]):
     sample_weight: Array | None
     cluster: NDArray[Any] | None
     count: Array | None
+    policy: Array | None
     source: ChunkSource | DaskSource | None  # where streamed rows come from
     checked: Rows  # the same rows in memory, without features
 
@@ -173,13 +176,14 @@ class SeparateLabels(Mapping[str, Any]):
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
         *,
         stream: bool | int = False,
     ) -> None:
-        columns = (X, y, treatment, population, sample_weight, cluster, count)
+        columns = (X, y, treatment, population, sample_weight, cluster, count, policy)
         given = dict(zip(COLUMNS, columns, strict=True))
-        if count is not None and (stream or is_dask(X)):
-            raise InputError(NOT_STREAMED)
+        if stream or is_dask(X):
+            _refuse_streaming(count=count, policy=policy)
         if is_dask(X):
             self._set(source=DaskSource.of_arrays(given))
         elif stream:
@@ -207,15 +211,17 @@ class SeparateLabels(Mapping[str, Any]):
     ) -> None:
         """Keep checked features and rows, and show what the rows hold as columns."""
         m = len(rows.names)
+        treatment = np.where((rows.cell >= m) & (rows.cell < 2 * m), rows.label, np.nan)
+        if rows.joint is not None:
+            treatment = np.where(rows.is_outcome, rows.joint, treatment)
         columns = {
             "y": np.where(rows.is_outcome, rows.label, np.nan),
-            "treatment": np.where(
-                (rows.cell >= m) & (rows.cell < 2 * m), rows.label, np.nan
-            ),
+            "treatment": treatment,
             "population": np.array(population),
             "sample_weight": np.array(rows.weight) if weighted else None,
             "cluster": rows.cluster,
             "count": rows.count,
+            "policy": rows.policy,
         }
         for column in (X, *columns.values()):
             if isinstance(column, np.ndarray):
@@ -252,6 +258,8 @@ class SeparateLabels(Mapping[str, Any]):
         sample_weight: str | None = None,
         cluster: str | None = None,
         count: str | None = None,
+        policies: Mapping[str, Any] | None = None,
+        both: Any = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
         categories: Iterable[str] = (),
@@ -286,6 +294,14 @@ class SeparateLabels(Mapping[str, Any]):
         count : str, optional
             Column with the number of people that a row stands for, in every table; labels may then
             be shares of them. In memory only.
+        policies : mapping of population name to number, str or callable, optional
+            Known probabilities of treatment, from 0 to 1: a number, a column of the population's
+            outcome table, or a function that gets the table's rows as a data frame and returns one
+            for each. Such a population needs no treatment table; if it has one, `diagnose` tests
+            what is claimed. In memory only.
+        both : mapping of population name to table, or table, optional
+            Rows with both labels, such as a panel, beside the other tables or in place of them.
+            In memory only.
         features : iterable of str, optional
             Columns to use as features, whatever they hold. By default all columns that all tables
             have, but for labels, weights, clusters, populations and columns that are not features,
@@ -330,6 +346,10 @@ class SeparateLabels(Mapping[str, Any]):
             population,
             treated,
         )
+        if both is not None:
+            panel = _named_tables((OUTCOME, both, outcome), None, population, treated)
+            tables += [replace(table, joint=treatment) for table in panel]
+        known = _known_policies(policies, tables, population)
         labels = {
             "outcome": outcome,
             "treatment": treatment,
@@ -347,6 +367,7 @@ class SeparateLabels(Mapping[str, Any]):
             sample_weight,
             cluster,
             count,
+            known,
             chosen,
             left,
             _chunk_rows(stream),
@@ -355,8 +376,7 @@ class SeparateLabels(Mapping[str, Any]):
         )
         lazy = stream is not False and any(is_dask(table.table) for table in tables)
         if lazy or (stream is None and _is_large(tables)) or stream:
-            if count is not None:
-                raise InputError(NOT_STREAMED)
+            _refuse_streaming(count=count, policies=policies, both=both)
             if target is not None:
                 raise InputError(
                     "target was given with tables that are streamed. Give the people to be scored "
@@ -449,6 +469,11 @@ class SeparateLabels(Mapping[str, Any]):
             "sample_weight": weight,
             "cluster": clusters,
         }
+        joint, given["policy"] = (
+            _stacked(chunks, name) for name in ("joint", "policy")
+        )
+        if joint is not None:
+            given["treatment"] = np.where(np.isnan(joint), given["treatment"], joint)
         if source.count is not None:  # each person to be scored is one
             given["count"] = np.concatenate(
                 [np.ones(len(c)) if c.count is None else c.count for c in chunks]
@@ -564,17 +589,30 @@ class SeparateLabels(Mapping[str, Any]):
         """Return the size and the mean label of every table, outcomes first.
 
         Outcome means are in the user's units; treatment means are shares treated, 0 to 1,
-        whatever the coding. Means are weighted by ``sample_weight``.
+        whatever the coding. Means are weighted by ``sample_weight``. Of outcome rows that have a
+        treatment as well ("both"), or a known policy ("policy"), the share treated is given too.
         """
         rows = self.checked
+        each = [
+            (kind, name, rows.label, at)
+            for (kind, name), at in zip(rows.tables, rows.all_cells(), strict=True)
+        ]
+        for kind, column in ((JOINT, rows.joint), (POLICY, rows.policy)):
+            if column is None:
+                continue
+            for k, name in enumerate(rows.names):
+                at = rows.at(OUTCOME, k)
+                each.append((kind, name, column, at[~np.isnan(column[at])]))
         cells = []
-        for (kind, name), at in zip(rows.tables, rows.all_cells(), strict=True):
+        for kind, name, column, at in each:
+            if not len(at):  # a known policy may stand for a treatment table
+                continue
             weight = rows.weight[at]
             n_rows = len(at)
             if rows.count is not None:
                 weight = weight * rows.count[at]
                 n_rows = int(rows.count[at].sum())
-            mean = float(np.average(rows.label[at], weights=weight))
+            mean = float(np.average(column[at], weights=weight))
             cells.append(CellSummary(kind, str(name), n_rows, mean))
         if n_target := int((rows.cell == 2 * len(rows.names)).sum()):
             cells.append(CellSummary(TARGET, "", n_target, float("nan")))
@@ -595,6 +633,8 @@ class SeparateLabels(Mapping[str, Any]):
             label = {
                 OUTCOME: f"mean {in_digits(cell.label_mean)}",
                 TREATMENT: f"{cell.label_mean:.1%} treated",
+                JOINT: f"{cell.label_mean:.1%} treated",
+                POLICY: f"{cell.label_mean:.1%} treated by policy",
                 TARGET: "no label",
             }[cell.kind]
             rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
@@ -648,15 +688,59 @@ def _chunk_rows(stream: bool | int | None) -> int:
     return check_count("stream", stream) if is_size else CHUNK_ROWS
 
 
+def _refuse_streaming(**given: Any) -> None:
+    """Refuse what only rows in memory have."""
+    for name, column in given.items():
+        if column is not None:
+            raise InputError(NOT_STREAMED.format(name))
+
+
+def _stacked(chunks: Iterable[Chunk], name: str) -> Array | None:
+    """Return a column that some tables have, NaN where they do not; None if none has it."""
+    columns = [getattr(chunk, name) for chunk in chunks]
+    if all(column is None for column in columns):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(chunk), np.nan) if column is None else column
+            for chunk, column in zip(chunks, columns, strict=True)
+        ]
+    )
+
+
+def _known_policies(
+    policies: Mapping[str, Any] | None, tables: list[Table], population: str | None
+) -> dict[str, Any]:
+    """Return known policies by name of population, each a number, a column or a function."""
+    if policies is None:
+        return {}
+    if not isinstance(policies, Mapping):
+        raise TableError(
+            "policies must be a mapping of populations to probabilities, such as {'north': 0.3}, "
+            f"got {type(policies).__name__}."
+        )
+    known = {population_name(name): policy for name, policy in policies.items()}
+    names = {str(table.population) for table in tables if table.kind == OUTCOME}
+    for name, policy in known.items():
+        if population is None and name not in names:
+            raise TableError(
+                f"policies names {name!r}, a population without an outcome table; there are "
+                f"{shown(sorted(names))}{did_you_mean(name, names)}"
+            )
+        if not (isinstance(policy, str) or callable(policy)):
+            check_share(f"the policy of {name!r}", policy, zero_allowed=True)
+    return known
+
+
 def _named_tables(
     outcomes: tuple[str, Any, str],
-    treatments: tuple[str, Any, str],
+    treatments: tuple[str, Any, str] | None,
     population: str | None,
     treated: Any,
 ) -> list[Table]:
     """Return the tables of both kinds with what their rows are."""
     tables = []
-    for kind, given, label in (outcomes, treatments):
+    for kind, given, label in filter(None, (outcomes, treatments)):
         if population is not None:
             if isinstance(given, Mapping):
                 raise TableError(

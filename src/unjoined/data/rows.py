@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import narwhals as nw
 import numpy as np
@@ -35,6 +35,7 @@ from unjoined._validation import (
     check_cells,
     check_cluster,
     check_count,
+    check_known_policy,
     check_labels,
     check_number_type,
     check_outcome,
@@ -50,6 +51,7 @@ from unjoined.errors import InputError, LabelError, UnjoinedWarning
 
 N_GROUPS = 5  # of the people that a row stands for, as many as there are folds
 MOST_PEOPLE = 50_000  # of a table whose rows are written out
+BESIDE = ("sample_weight", "cluster", "count", "policy")
 MOST_UNITS = 1000  # sums that a variance is made of, where clusters are more
 
 
@@ -62,10 +64,15 @@ class Rows:
     cell: CellArray  # (n,) kind and population in one; 2 m for target rows
     weight: Array  # (n,) not negative
     names: list[Any]  # of the populations
+    beside: ClassVar[tuple[str, ...]] = ("cluster", "count", "joint", "policy")
     # (n,) rows of one cluster depend on each other; None if no row does on another
     cluster: IntArray | None = field(default=None, kw_only=True)
     # (n,) people that a row stands for; None if every row is one
     count: Array | None = field(default=None, kw_only=True)
+    # (n,) the treatment, 0 or 1, of outcome rows that have both labels, NaN elsewhere
+    joint: Array | None = field(default=None, kw_only=True)
+    # (n,) known probability of treatment, NaN elsewhere
+    policy: Array | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -125,20 +132,36 @@ class Rows:
             coding,
             cluster=self.cluster,
             count=self.count,
+            exposure=self.known_exposure,
         )
         if self.count is not None:
-            at, count, group = self.parts
+            at, count, group = self._groups
             weight = self.weight[at] * count
             rows = replace(rows.take(at), weight=weight, count=count, group=group)
-            return replace(rows, weight=rows.relative)
-        if not used.all():
+        elif not used.all():
             rows = rows.take(used)
+        if rows.exposure is not None:
+            rows = rows.with_copies()
         return (
             rows if (rows.weight == 1.0).all() else replace(rows, weight=rows.relative)
         )
 
     @cached_property
-    def parts(self) -> tuple[IntArray, Array, IntArray]:
+    def known_exposure(self) -> Array | None:
+        """Treatment of outcome rows or its known probability, NaN where neither is known."""
+        return _known_exposure(self.joint, self.policy, self.is_outcome)
+
+    @property
+    def positions(self) -> IntArray:
+        """Where each of the labelled rows comes from."""
+        at = self._groups[0]
+        if self.known_exposure is None:
+            return at
+        is_known = ~np.isnan(self.known_exposure[at]) & self.is_outcome[at]
+        return np.concatenate([at, at[is_known]])
+
+    @cached_property
+    def _groups(self) -> tuple[IntArray, Array, IntArray]:
         """Positions of rows that count, once for each group of their people; sizes and groups.
 
         People are dealt into groups as rows are dealt into folds, so that a fit may leave out some
@@ -166,14 +189,18 @@ class Rows:
 
     def take(self, at: IntArray | BoolArray | slice) -> Self:
         """Return the rows at some positions, in that order, or those that are marked."""
+        beside = {
+            name: column[at]
+            for name in self.beside
+            if (column := getattr(self, name)) is not None
+        }
         return replace(
             self,
             X=self.X[at],
             label=self.label[at],
             cell=self.cell[at],
             weight=self.weight[at],
-            cluster=None if self.cluster is None else self.cluster[at],
-            count=None if self.count is None else self.count[at],
+            **beside,
         )
 
 
@@ -185,13 +212,51 @@ class LabelledRows(Rows):
     """
 
     coding: OutcomeCoding
+    beside: ClassVar[tuple[str, ...]] = (
+        "cluster",
+        "count",
+        "group",
+        "exposure",
+        "twin",
+    )
     # (n,) of the people that a row stands for, if it stands for several
     group: IntArray | None = field(default=None, kw_only=True)
+    # (n,) treatment of outcome rows or its known probability, NaN elsewhere; None if nowhere known
+    exposure: Array | None = field(default=None, kw_only=True)
+    # (n,) the same number for an outcome row and its copy among treatment rows, -1 elsewhere
+    twin: IntArray | None = field(default=None, kw_only=True)
 
-    def take(self, at: IntArray | BoolArray | slice) -> Self:
-        """Return the rows at some positions, in that order, or those that are marked."""
-        group = None if self.group is None else self.group[at]
-        return replace(super().take(at), group=group)
+    def with_copies(self) -> Self:
+        """Return the rows and behind them, as treatment rows, those whose exposure is known."""
+        assert self.exposure is not None  # noqa: S101 - it is known somewhere
+        own = np.flatnonzero(~np.isnan(self.exposure) & self.is_outcome)
+        n = len(self)
+        twin = np.full(n, -1, dtype=np.int64)
+        twin[own] = np.arange(len(own))
+        rows = replace(self, twin=twin).take(np.concatenate([np.arange(n), own]))
+        label, cell, exposure = rows.label.copy(), rows.cell.copy(), self.exposure
+        label[n:] = 2.0 * exposure[own] - 1.0
+        cell[n:] += len(self.names)
+        exposure = np.append(exposure, np.full(len(own), np.nan))
+        return replace(rows, label=label, cell=cell, exposure=exposure)
+
+    @property
+    def is_copy(self) -> BoolArray:
+        """Which treatment rows are copies of outcome rows, shape (n,)."""
+        if self.twin is None:
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray((self.twin >= 0) & ~self.is_outcome)
+
+    @cached_property
+    def known_share(self) -> Array:
+        """Of each population's outcomes, the share of those whose exposure is known."""
+        if self.exposure is None:
+            return np.zeros(len(self.names))
+        known = ~np.isnan(self.exposure)
+        cells = [self.at(OUTCOME, k) for k in range(len(self.names))]
+        return np.array(
+            [np.average(known[at], weights=self.weight[at]) for at in cells]
+        )
 
     @cached_property
     def people(self) -> list[int]:
@@ -226,7 +291,10 @@ class LabelledRows(Rows):
         """Return rows that are independent draws, for tests that take them for such.
 
         One row of each cluster in each cell, by chance. People are written out, of many some.
+        Copies are left out.
         """
+        if self.twin is not None:
+            return replace(self.take(~self.is_copy), twin=None).independent(rng)
         if self.cluster is not None:
             order = rng.permutation(len(self))
             cell = self.cell[order].astype(np.int64)
@@ -262,6 +330,15 @@ class LabelledRows(Rows):
         Outcome rows are dealt into the same folds as treatment rows, so that both terms of a ratio
         average over the same estimates. Rows of a cluster are in one fold, in whatever cells.
         """
+        if self.twin is not None:
+            copy = self.is_copy
+            fold = np.empty(len(self), dtype=np.int64)
+            own = replace(self.take(~copy), twin=None)
+            fold[~copy] = own.deal(n_folds, rng)
+            of_twin = np.zeros(self.twin.max() + 1, dtype=np.int64)
+            of_twin[self.twin[~copy]] = fold[~copy]
+            fold[copy] = of_twin[self.twin[copy]]
+            return fold
         cells = self.all_cells()
         if self.cluster is not None:
             return _deal_clusters(
@@ -303,6 +380,21 @@ class LabelledRows(Rows):
                 people = float(self.count[at].sum())
                 relative[at] = self.weight[at] * (people / self.weight[at].sum())
         return relative
+
+
+def _known_exposure(
+    joint: Array | None, policy: Array | None, is_outcome: BoolArray
+) -> Array | None:
+    """Return treatment or its known probability, None if no outcome row has either.
+
+    At treatment rows it is a claim that their treatments test.
+    """
+    known = joint if policy is None else policy
+    if known is None:
+        return None
+    if joint is not None:
+        known = np.where(np.isnan(joint), known, joint)
+    return known if (is_outcome & ~np.isnan(known)).any() else None
 
 
 def unit_of_clusters(cluster: IntArray) -> IntArray:
@@ -521,17 +613,29 @@ def check_rows(
     population = columns.get("population")
     if population is None:
         raise InputError("population is missing: name the population of every row.")
-    label, code = check_labels(columns.get("y"), columns.get("treatment"), n)
+    if unknown := set(columns) - {"X", "y", "treatment", "population", *BESIDE}:
+        raise InputError(
+            f"{sorted(unknown)[0]!r} is no column of rows; there are {', '.join(BESIDE)}."
+        )
+    label, code, joint = check_labels(columns.get("y"), columns.get("treatment"), n)
     populations = check_population(population, code)
+    policy = check_known_policy(columns.get("policy"), n)
     weight = check_weight(columns.get("sample_weight"), n)
     count = check_people(columns.get("count"), n)
     if count is None:
         warn_of_counts(weight, stacklevel=4)
     else:
         weight = np.where(count > 0.0, weight, 0.0)
-    names, index = check_cells(code, populations, weight)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
-    label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
+    if joint is None:
+        label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
+    else:
+        both = ~np.isnan(joint) & (weight > 0.0)
+        codes = np.concatenate([label[treated], joint[both]])
+        codes = (check_treatment(codes) + 1.0) / 2.0
+        label[treated], joint[both] = np.split(codes, [int(treated.sum())])
+    known = _known_exposure(joint, policy, code == KINDS.index(OUTCOME))
+    names, index = check_cells(code, populations, weight, known)
     rows = Rows(
         np.empty((n, 0)),
         label,
@@ -540,6 +644,8 @@ def check_rows(
         names,
         cluster=check_cluster(columns.get("cluster"), n),
         count=count,
+        joint=joint,
+        policy=policy,
     )
     check_clusters(rows)
     check_outcome(label[rows.is_used & rows.is_outcome])
@@ -629,6 +735,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         "sample_weight": False,
         "cluster": False,
         "count": False,
+        "policy": False,
     }
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
@@ -646,12 +753,13 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the positions of training and held-out rows, fold after fold.
 
         Parameters
         ----------
-        X, groups, sample_weight, count
+        X, groups, sample_weight, count, policy
             Not looked at.
         y, treatment, population : array-like of shape (n,)
             As in ``fit``. Rows without a label are dealt out as well.
@@ -660,7 +768,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         """
         n_splits = check_count("n_splits", self.n_splits)
         n = len(np.asarray(population))
-        _, code = check_labels(y, treatment, n)
+        _, code, _ = check_labels(y, treatment, n)
         populations = check_population(population, code)
         cells = np.where(code == NO_LABEL, "", populations.astype(str))
         rng = check_random_state(self.random_state)

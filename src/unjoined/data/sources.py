@@ -187,6 +187,7 @@ class TableSource:
     sample_weight: str | None
     cluster: str | None
     count: str | None
+    policies: Mapping[str, Any]  # known ones, by population
     features: tuple[str, ...] | None
     ignore: tuple[str, ...] = ()
     chunk_rows: int = CHUNK_ROWS
@@ -203,7 +204,7 @@ class TableSource:
             return Choice(
                 tuple(name for name in self.features if name not in self.ignore)
             )
-        columns = Columns(self.population, self.sample_weight, self.cluster, self.count)
+        columns = self._beside
         frames = [table.table for table in self.tables]
         known = all(map(nw.dependencies.is_into_dataframe, frames)) and all(
             len(nw.from_native(frame, eager_only=True)) <= LEADING for frame in frames
@@ -253,13 +254,19 @@ class TableSource:
     @property
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
+        return self._beside._replace(
+            features=self.choice.features, encoder=self.encoder
+        )
+
+    @property
+    def _beside(self) -> Columns:
+        """The same before features are chosen."""
         return Columns(
             self.population,
             self.sample_weight,
             self.cluster,
             self.count,
-            self.choice.features,
-            self.encoder,
+            self.policies,
         )
 
     @property

@@ -391,6 +391,8 @@ class Survey(NamedTuple):
         self._check_known("categories", categories, looks)
         for name in ignored:
             looks.pop(name, None)
+        for name in filter(None, {*self.columns.policies.values()} & {*looks}):
+            looks.pop(name)
         named = dict.fromkeys(table.label for table in self.tables if table.label)
         labels = {label: looks.pop(label, {}) for label in named}
         cells = {
@@ -470,7 +472,9 @@ def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
     """Return labels that tables of the other kind have too."""
     out = []
     for table in {table.label: table for table in tables}.values():
-        kinds = {other.kind for other in tables if other.label == table.label}
+        kinds = {
+            other.kind for other in tables if table.label in (other.label, other.joint)
+        }
         of = labels.get(str(table.label), {})
         if also := [cell for cell in of if cell[0] not in kinds]:
             title = of[also[0]].title
@@ -485,12 +489,14 @@ def _both_labels(tables: Sequence[Table], labels: Looks) -> list[str]:
     notes = []
     for kind, label in own.items():
         for (at, _), look in labels.get(label, {}).items():
+            if kind == TREATMENT and label in {table.joint for table in tables}:
+                continue  # which is used
             if at in own and own[at] != label and look.profile.missing < look.profile.n:
                 notes.append(
                     f"{look.title} has the {kind} {label!r} as well as the {at} {own[at]!r}: only "
                     f"the {at} is used, and that both are known together is thrown away. If they "
-                    "belong to the same people, an ordinary uplift model of these rows needs no "
-                    "second population."
+                    "belong to the same people, give the table as one of both labels "
+                    "(both=, --both)."
                 )
     return notes
 

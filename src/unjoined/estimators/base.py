@@ -196,6 +196,7 @@ class UpliftEstimator(BaseEstimator, ABC):
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 
     _takes_counts: ClassVar[bool] = False  # or needs a row for each person
+    _takes_joint: ClassVar[bool] = False  # rows with both labels, and known policies
 
     @property
     def _as_two_groups(self) -> bool:
@@ -212,6 +213,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
@@ -240,6 +242,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         count : array-like of shape (n,), optional
             How many people a row stands for. All is as if their rows were written out; labels may
             be shares of them.
+        policy : array-like of shape (n,), optional
+            The probability with which a row's person was treated, where it is known, NaN elsewhere.
+            `Uplift` alone takes it, and rows that have both labels.
         checkpoint : path, optional
             Of streamed rows only: a file that keeps what was added up and is removed at the end.
             If it exists, the fit goes on from there. Needs an integer ``random_state``.
@@ -270,7 +275,7 @@ class UpliftEstimator(BaseEstimator, ABC):
                 "NaN standing for the other. If you know both of each row, use an ordinary uplift "
                 "model."
             )
-        columns = (y, treatment, population, sample_weight, cluster, count)
+        columns = (y, treatment, population, sample_weight, cluster, count, policy)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
             self._check_parameters()
@@ -288,7 +293,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         if checked is None:
             given = dict(zip(COLUMNS[1:], columns, strict=True))
             checked, _ = check_rows(given, len(matrix))
-        rows = self._written_out(checked.labelled(matrix))
+        rows = self._suited(checked.labelled(matrix))
         target = checked.target(matrix)
         fitted = rows
         contrast = None
@@ -307,8 +312,14 @@ class UpliftEstimator(BaseEstimator, ABC):
         self._conclude(rows, strength, stacklevel=3)
         return self
 
-    def _written_out(self, rows: LabelledRows) -> LabelledRows:
-        """Return a row for each person, if rows stand for several and that is needed."""
+    def _suited(self, rows: LabelledRows) -> LabelledRows:
+        """Return a row for each person if that is needed, and refuse labels that are not taken."""
+        if rows.exposure is not None and not self._takes_joint:
+            raise InputError(
+                f"{type(self).__name__} takes one label a row, and no policy. Uplift takes rows "
+                "that have both labels, and known policies; or leave the treatments of these rows "
+                "out."
+            )
         if rows.count is None or self._takes_counts:
             return rows
         if (people := sum(rows.people)) > MOST_WRITTEN:
@@ -524,6 +535,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
 
@@ -532,7 +544,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count
+        X, y, treatment, population, sample_weight, cluster, count, policy
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -545,7 +557,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.evaluate.weighted_risk : the definition.
         """
-        columns = in_memory(X, y, treatment, population, sample_weight, cluster, count)
+        beside = (sample_weight, cluster, count, policy)
+        columns = in_memory(X, y, treatment, population, *beside)
         features, rows = columns_of(columns[0], columns[1:], method="score")
         given = (
             dict(zip(COLUMNS, columns, strict=True))

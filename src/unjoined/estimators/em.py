@@ -607,12 +607,13 @@ class EMUplift(UpliftEstimator):
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count
+        X, y, treatment, population, sample_weight, cluster, count, policy
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -622,7 +623,7 @@ class EMUplift(UpliftEstimator):
             In nats per row of the outcome as scaled in ``fit``.
         """
         rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster, count)
+            self, X, (y, treatment, population, sample_weight, cluster, count, policy)
         )
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population

@@ -32,8 +32,8 @@ def columns_of(
 ) -> tuple[MatrixLike | SeparateLabels, Rows | None]:
     """Return the features, and checked rows if they came with them in one container.
 
-    Of streamed rows the container itself stands for both. ``columns`` are y, treatment, population,
-    sample_weight, cluster and count as they were given beside ``X``.
+    Of streamed rows the container itself stands for both. ``columns`` are y, treatment, population
+    and the others as they were given beside ``X``.
     """
     given = dict(zip(COLUMNS[1:], columns, strict=True))
     is_data = isinstance(X, SeparateLabels)

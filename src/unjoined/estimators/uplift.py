@@ -211,6 +211,7 @@ class Uplift(UpliftEstimator):
     }
     _as_two_groups = False
     _takes_counts = True
+    _takes_joint = True
     keeps_crossfit: ClassVar[bool] = True  # of its rows, as ``crossfit_``
 
     family_: str
@@ -538,6 +539,7 @@ class Uplift(UpliftEstimator):
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
@@ -546,7 +548,7 @@ class Uplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count
+        X, y, treatment, population, sample_weight, cluster, count, policy
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -556,7 +558,7 @@ class Uplift(UpliftEstimator):
             In nats per row of the outcome as scaled in ``fit``.
         """
         rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster, count)
+            self, X, (y, treatment, population, sample_weight, cluster, count, policy)
         )
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population
@@ -656,14 +658,14 @@ class OutcomesToScore(NamedTuple):
     def of_call(cls, model: Any, X: Any, columns: tuple[Any, ...]) -> OutcomesToScore:
         """Check rows that ``score`` was called with, and return those with an outcome.
 
-        ``columns`` are y, treatment, population, sample_weight, cluster and count beside ``X``.
+        ``columns`` are y, treatment, population and the others beside ``X``.
         """
         features, rows = columns_of(X, columns, method="score")
         if rows is not None:
             columns = tuple(X.get(name) for name in COLUMNS[1:])
-        y, treatment, population, sample_weight, _, count = columns
+        y, treatment, population, sample_weight, _, count, _ = columns
         matrix = model._check_features(features, reset=False)
-        label, code = check_labels(y, treatment, len(matrix))
+        label, code, _ = check_labels(y, treatment, len(matrix))
         names = check_population(population, code)
         weight = check_weight(sample_weight, len(matrix))
         if count is not None:

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, IntArray
-from unjoined._validation import KINDS
+from unjoined._validation import KINDS, TREATMENT
 from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import UnjoinedWarning
@@ -44,6 +44,8 @@ SPLIT_ROWS = 20_000  # of each table, that the classifier sees
 CHANCE = 1e-6  # of tables drawn apart that are taken for copies
 TOLD_ROWS = 50  # different rows of a table that tell whether all of them were repeated
 ALL_TABLES = "all tables"  # where the law of outcomes is tested
+PANEL = "rows with both labels agree with the tables"
+CLAIMED = "treatments follow the known policy"
 COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
 EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
 
@@ -370,6 +372,8 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
     doubts = []
     seen: dict[tuple[str, int, int], str] = {}
     for c, at in enumerate(rows.all_cells()):
+        if not len(at):  # a known policy stands for treatments
+            continue
         kind = KINDS[c // K]
         own = keys[at]
         title = f"the {kind} table of {rows.names[c % K]}"
@@ -415,7 +419,7 @@ def implied_means(rows: EvaluationRows, outcomes: Array) -> Array:
     """
     p = rows.population_share
     middle = rows.policies @ p
-    slope = (rows.apart * outcomes) @ p / np.maximum(rows.spread, 1e-12)
+    slope = (rows.apart * outcomes) @ p / np.maximum(rows.between, 1e-12)
     base = outcomes @ p
     return np.column_stack([base - middle * slope, base + (1.0 - middle) * slope])
 
@@ -438,7 +442,7 @@ def check_bounds(
     middle = rows.policies @ rows.population_share
     contrast = rows.contrast()
     square = rows.gap**2
-    residual = np.where(outcome, 1.0, -rows.effect) * rows.ratio * rows.residual
+    residual = np.where(outcome, 1.0, -rows.effect) * rows.ratio * rows.correction
     z = []
     for arm in (0, 1):
         at_arm = mean + (arm - rows.policies.mean(axis=1)) * rows.effect
@@ -459,6 +463,71 @@ def check_bounds(
     )
 
 
+def check_panel(rows: EvaluationRows, Z: Array) -> list[Check]:
+    r"""Test that rows with both labels say of uplift what the tables say.
+
+    The tables rest on people who respond alike in all populations, rows with both labels on
+    treatments for no hidden reason: within a population, :math:`(t - e_k) / v` times the residual
+    measures what :math:`c_k` times it does between them. Their difference is 0 on average, and
+    along the scaled features Z if rows allow.
+    """
+    K = rows.n_populations
+    if rows.exposure is None or K < 2:
+        return []
+    outcome = rows.cell < K
+    joint = outcome & ((rows.exposure == 0.0) | (rows.exposure == 1.0))
+    share = rows.known[:, 0]
+    others = outcome & np.isnan(rows.exposure)
+    if (
+        min(joint.sum(), others.sum()) < LEAST_ROWS
+        or (outcome & ~joint & ~others).any()
+    ):
+        return []
+    population = rows.cell % K
+    p = rows.population_share
+    has_panel = p * (share > 0.0)
+    mine = rows.policies[np.arange(len(population)), population]
+    variance = (rows.policies * (1.0 - rows.policies)) @ (has_panel / has_panel.sum())
+    within = has_panel[population] / has_panel.sum() * (rows.exposure - mine) / variance
+    between = replace(rows, exposure=None, known=rows.known * [0.0, 1.0])
+    each = np.where(joint, -within / np.maximum(share, 1e-12)[population], 0.0)
+    rest = np.maximum(1.0 - share, 1e-12)[population]
+    each = np.where(others, between.contrast() / rest, each)
+    each = np.where(rows.is_treatment, -rows.effect * between.contrast(), each)
+    moment = between.omega() * rows.ratio * each * rows.residual
+    functions = {"average": np.ones((len(Z), 1))}
+    if joint.sum() >= ROWS_PER_MOMENT * Z.shape[1]:
+        functions["average and features"] = np.column_stack([np.ones(len(Z)), Z])
+    return [
+        Check(
+            f"{PANEL} ({name})",
+            ALL_TABLES,
+            *rows.totals(moment[:, None] * B).chi_square(),
+        )
+        for name, B in functions.items()
+    ]
+
+
+def check_claims(rows: EvaluationRows, labelled: LabelledRows, Z: Array) -> list[Check]:
+    """Test, where there are treatment rows as well, that they follow the policy that is known."""
+    checks: list[Check] = []
+    if labelled.exposure is None:
+        return checks
+    for k, name in enumerate(labelled.names):
+        at = labelled.at(TREATMENT, k)
+        at = at[~np.isnan(labelled.exposure[at])]
+        if len(at) < LEAST_ROWS:
+            continue
+        apart = np.zeros(len(labelled))
+        apart[at] = 0.5 + 0.5 * labelled.label[at] - labelled.exposure[at]
+        B = np.ones((len(Z), 1))
+        if len(at) >= ROWS_PER_MOMENT * Z.shape[1]:
+            B = np.column_stack([B, Z])
+        test = rows.totals(apart[:, None] * B).chi_square()
+        checks.append(Check(CLAIMED, f"treatment table of {name}", *test))
+    return checks
+
+
 def check_shared_outcomes(rows: EvaluationRows, Z: Array) -> list[Check]:
     r"""Test that three populations or more share the law of outcomes, given features and treatment.
 
@@ -474,7 +543,7 @@ def check_shared_outcomes(rows: EvaluationRows, Z: Array) -> list[Check]:
     population = rows.cell % K
     pairs = list(combinations(range(K), 2))
     a, b = pairs[int(np.argmax([np.mean((e[:, i] - e[:, j]) ** 2) for i, j in pairs]))]
-    own = np.where(rows.cell < K, 1.0, -rows.effect) * rows.ratio * rows.residual
+    own = np.where(rows.cell < K, 1.0, -rows.effect) * rows.ratio * rows.correction
     own = np.where(rows.is_labelled, own, 0.0)
     moments = []
     for k in sorted({*range(K)} - {a, b}):

@@ -21,10 +21,13 @@ from unjoined.data.labels import CellSummary
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.evaluate.checks import (
+    PANEL,
     Balance,
     Check,
     Sharing,
     check_bounds,
+    check_claims,
+    check_panel,
     check_shared_outcomes,
     compare,
     correct,
@@ -65,7 +68,7 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
-from unjoined.words import clusters_in_words
+from unjoined.words import clusters_in_words, known_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,6 +152,9 @@ class Diagnosis(Shown):
     implied_outside : float
         Share of outcome rows whose implied mean outcome, with or without treatment, lies beyond
         the two values of the outcome; nan for other outcomes.
+    known_worth : float
+        As many outcome rows of the tables would tell as much of uplift as one row with both labels
+        or a known policy, on average; nan without such rows, inf if the tables tell nothing.
     checks : tuple of Check
         What could have been refuted, with p-values corrected for all of them.
     """
@@ -169,6 +175,7 @@ class Diagnosis(Shown):
     condition: float = math.nan
     overlap: tuple[CellShift, ...] = ()
     implied_outside: float = math.nan
+    known_worth: float = math.nan
     verdict: str = UNKNOWN
     findings: tuple[Finding, ...] = ()
 
@@ -199,7 +206,12 @@ class Diagnosis(Shown):
         )
         names = tuple(map(str, self.identification.populations))
         return Verdict(
-            self.verdict, self.findings, names, float(strong), self.is_randomised
+            self.verdict,
+            self.findings,
+            names,
+            float(strong),
+            self.is_randomised,
+            has_panel=any(check.what.startswith(PANEL) for check in self.checks),
         )
 
     @property
@@ -238,6 +250,8 @@ class Diagnosis(Shown):
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
             "times the standard error of the best-known one.",
         ]
+        if not math.isnan(self.known_worth):
+            lines.append(known_in_words(self.identification.n_known, self.known_worth))
         if clusters := clusters_in_words(self.identification):
             lines.append(clusters)
         if np.isfinite(self.implied_outside):
@@ -515,6 +529,9 @@ def diagnose(
             mean = crossfit.nuisances.outcome_mean
             tests, outside = _refutable(rows, own, mean, rng)
             checks += tests
+        if rows.exposure is not None:
+            Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+            checks += check_claims(own, rows, Z)
         overlap, apart = _overlap(rows, aim, rng)
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(
@@ -530,6 +547,7 @@ def diagnose(
             condition=_condition(own),
             implied_outside=outside,
             overlap=overlap,
+            known_worth=_known_worth(own),
         )
         asides = asides._replace(z=z, regions=aimed, apart=apart)
     return judge(replace(diagnosis, checks=correct(checks)), asides)
@@ -551,15 +569,17 @@ def _within(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance
             rng,
         )
         for k, name in enumerate(rows.names)
+        if len(rows.at(TREATMENT, k))
     )
 
 
 def _between(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance, ...]:
     """Compare each population with the others; of two, once."""
     balances = []
-    for k, name in enumerate(rows.names if len(rows.names) > 2 else rows.names[:1]):
+    K = len(rows.names)
+    for k, name in enumerate(rows.names if K > 2 else rows.names[: K - 1]):
         own = rows.population == k
-        others = rows.names[1] if len(rows.names) == 2 else "the others"
+        others = rows.names[1] if K == 2 else "the others"
         balance = compare(
             f"{name} and {others}", rows.take(own), rows.take(~own), names, rng
         )
@@ -572,7 +592,8 @@ def _sharing(rows: LabelledRows) -> tuple[Sharing, ...]:
     K = len(rows.names)
     titles = [f"{KINDS[c // K]} table of {rows.names[c % K]}" for c in range(2 * K)]
     shared = []
-    for (i, one), (j, two) in combinations(enumerate(rows.all_cells()), 2):
+    cells = [(c, at) for c, at in enumerate(rows.all_cells()) if len(at)]
+    for (i, one), (j, two) in combinations(cells, 2):
         labels = [rows.label[one], rows.label[two]] if i // K == j // K else None
         where = f"the {titles[i]} and the {titles[j]}"
         shared.append(shared_rows(where, [rows.X[one], rows.X[two]], labels))
@@ -596,11 +617,10 @@ def _refutable(
     ``mean`` is the cross-fitted mean outcome at the rows, inner coding. The second test models each
     population's outcomes by itself, and looks at no more rows of a table than that takes.
     """
-    checks: list[Check] = []
-    if len(rows.names) > 2:
-        checks = check_shared_outcomes(own, Scaling.of_rows(rows.X, rows.share)(rows.X))
+    scaled = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    checks = check_panel(own, scaled) + check_shared_outcomes(own, scaled)
     coding = rows.coding
-    if not coding.is_binary:
+    if not coding.is_binary or len(rows.names) < 2:
         return checks, math.nan
     if max(len(at) for at in rows.all_cells()) > BOUND_ROWS:
         few = np.sort(
@@ -637,7 +657,7 @@ def _people(rows: EvaluationRows) -> tuple[IntArray, Array]:
 
 def _gap(rows: EvaluationRows) -> PolicyGap:
     """Return how the policy gap is spread over people."""
-    two = rows.n_populations == 2
+    two = rows.n_populations == 2 and not rows.known[:, 0].any()
     gaps = rows.policies[:, 0] - rows.policies[:, 1] if two else rows.gap
     at, share = _people(rows)
     gap = gaps[at]
@@ -700,7 +720,7 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
     p = rows.population_share
     omega = rows.omega()[at]
     scale = omega / np.maximum(rows.spread[at], 1e-12)
-    contrast = scale[:, None] * rows.apart[at] * p  # (n, K)
+    square = (rows.apart[at] ** 2 + rows.each_within[at]) * (scale[:, None] * p) ** 2
     each = (
         labelled.weight if labelled.count is None else labelled.weight / labelled.count
     )
@@ -709,11 +729,24 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
         effective_size(each[at], people[at])
         for at in (labelled.at(OUTCOME, k) for k in range(len(p)))
     ]
-    variance = float(np.sum(share @ contrast**2 / np.array(n)))
+    variance = float(np.sum(share @ square / np.array(n)))
     counted = float(share @ omega)
     return (
         4.0 * counted**2 / variance if variance > 0.0 else 0.0
     )  # 0 if policies are the same
+
+
+def _known_worth(rows: EvaluationRows) -> float:
+    """Return how many outcome rows one is worth whose treatment or policy is known."""
+    if not rows.known[:, 0].any():
+        return math.nan
+    at, share = _people(rows)
+    own = rows.policies * (1.0 - rows.policies)
+    variance = np.where(np.isnan(rows.known[:, 1]), own, rows.known[:, 1])
+    p = rows.population_share * rows.known[:, 0]
+    within = float(share @ (variance[at] @ (p / p.sum())))
+    between = float(share @ rows.between[at])
+    return 1.0 + within / between if between > 0.0 else math.inf
 
 
 def _condition(rows: EvaluationRows) -> float:

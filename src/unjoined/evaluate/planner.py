@@ -616,7 +616,7 @@ class Measured:
         # Times a square: the variance of n rows, times n.
         per_row = np.bincount(rows.cell)[rows.cell] * rows.share**2 / Omega**2
         noise = per_row * (reach * weight * rows.residual) ** 2
-        luck = per_row * reach**2 * own * (1.0 - own)
+        luck = per_row * (reach * rows.known_rest) ** 2 * own * (1.0 - own)
         weakness = float(np.sum(luck[(rows.cell >= K) & rows.is_labelled]))
         people = rows.share * rows.aim
         plug_in = people @ (omega * weight * rows.effect) / Omega

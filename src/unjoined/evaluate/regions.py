@@ -371,13 +371,15 @@ def _measure(
     p, K = rows.population_share, rows.n_populations
     share = people[inside].sum()
     mean = people[inside] @ rows.policies[inside] / share
-    contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
+    is_signed = K == 2 and not rows.known[:, 0].any()
+    contrast = np.array([1.0, -1.0]) if is_signed else p * (mean - p @ mean)
     reach = np.where(rows.is_treatment, contrast[rows.cell % K] * rows.ratio, 0.0)
-    column = inside * (reach * rows.residual + rows.aim * (rows.policies @ contrast))
+    level = rows.policies @ contrast + rows.within
+    column = inside * (reach * rows.residual + rows.aim * level)
     D, V = rows.total_given_target(column, np.where(inside, reach, 0.0))
     gap = float(D / share)
     error = float(np.sqrt(V) / share)
-    if K > 2:
+    if not is_signed:
         gap = float(np.sqrt(max(gap, 0.0) / rows.pairs))
         error = error / (2.0 * rows.pairs * gap) if gap > 0.0 else np.inf
     return gap, D**2 / V if V > 0.0 else 0.0, error

@@ -40,12 +40,7 @@ def minmax_objective(
     critic: ArrayLike,
     X: MatrixLike,
     y: ArrayLike,
-    *,
-    treatment: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    cluster: ArrayLike | None = None,
-    count: ArrayLike | None = None,
+    **columns: ArrayLike | None,
 ) -> float:
     r"""Return the paper's empirical objective :math:`\hat J(f, g)` of any two functions.
 
@@ -60,9 +55,10 @@ def minmax_objective(
     ----------
     uplift, critic : array-like of shape (n,)
         Values of f and g at each row of ``X``, in outcome units.
-    X, y, treatment, population, sample_weight, cluster, count
-        As in ``fit``, of two populations; pass ``**data`` with a `SeparateLabels`. Outcomes are
-        taken in the coding estimators use (an outcome of two values as -1/+1) and converted back.
+    X, y, **columns
+        As in ``fit``: treatment, population and perhaps others, of two populations; pass
+        ``**data`` with a `SeparateLabels`. Outcomes are taken in the coding estimators use (an
+        outcome of two values as -1/+1) and converted back.
 
     Returns
     -------
@@ -78,15 +74,7 @@ def minmax_objective(
     >>> minmax_objective(u, 0.0 * u, **data)
     0.0
     """
-    rows, given = labelled_rows(
-        X,
-        y=y,
-        treatment=treatment,
-        population=population,
-        sample_weight=sample_weight,
-        cluster=cluster,
-        count=count,
-    )
+    rows, given = labelled_rows(X, y=y, **columns)
     instead = (
         "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
     )
@@ -305,21 +293,18 @@ class HeldOutRows:
         X: MatrixLike,
         y: ArrayLike,
         *,
-        treatment: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        cluster: ArrayLike | None = None,
-        count: ArrayLike | None = None,
         policy_model: Any = None,
         outcome_model: Any = None,
         n_folds: int = 5,
+        **columns: Any,
     ) -> HeldOutRows:
         """Check the rows and cross-fit the policies and outcome means on them.
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count
-            As in ``fit``; pass ``**data`` with a `SeparateLabels`. Target rows are left out.
+        X, y, **columns
+            As in ``fit``: treatment, population and perhaps others; pass ``**data`` with a
+            `SeparateLabels`. Target rows are left out.
         policy_model, outcome_model : scikit-learn classifier or regressor, optional
             Models of a policy and of the outcome in one population, on standardised features.
             Default: additive models, as `Uplift` has for its policies. Models without a
@@ -333,15 +318,7 @@ class HeldOutRows:
             Costs ``2 * n_folds`` fits for each population; about half a second for two
             populations and 8,000 rows.
         """
-        rows, given = labelled_rows(
-            X,
-            y=y,
-            treatment=treatment,
-            population=population,
-            sample_weight=sample_weight,
-            cluster=cluster,
-            count=count,
-        )
+        rows, given = labelled_rows(X, y=y, **columns)
         nuisances = cross_fit(
             rows,
             policy_model=policy_model,
@@ -502,7 +479,7 @@ def aligned_values(name: str, values: ArrayLike, given: Rows) -> Array:
     check_length(name, array, len(given))
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds NaN or infinite values.")
-    return array[given.parts[0]]
+    return array[given.positions]
 
 
 # As many sets of held-out rows as a search usually has folds; a search comes back to each of
@@ -527,29 +504,15 @@ class UpliftScorer:
         estimator: Any,
         X: MatrixLike,
         y: ArrayLike,
-        *,
-        treatment: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        cluster: ArrayLike | None = None,
-        count: ArrayLike | None = None,
+        **columns: Any,
     ) -> float:
         """Return the score of a fitted estimator on held-out rows, squared outcome units."""
-        columns = (y, treatment, population, sample_weight, cluster, count)
-        rows = pickle.dumps((feature_matrix(X), *columns))
+        rows = pickle.dumps((feature_matrix(X), y, sorted(columns.items())))
         key = hashlib.blake2b(rows, digest_size=16).digest()
         if key not in self._held:
             while len(self._held) >= REMEMBERED:
                 del self._held[next(iter(self._held))]  # the oldest
-            self._held[key] = HeldOutRows.from_data(
-                X,
-                y,
-                treatment=treatment,
-                population=population,
-                sample_weight=sample_weight,
-                cluster=cluster,
-                count=count,
-            )
+            self._held[key] = HeldOutRows.from_data(X, y, **columns)
         return -self._held[key].score(estimator.predict(X), self.name)
 
     def get_metadata_routing(self) -> Any:
@@ -558,7 +521,7 @@ class UpliftScorer:
         for name in ("treatment", "population"):
             request.score.add_request(param=name, alias=True)
         request.score.add_request(param="sample_weight", alias=self.weighted)
-        for name in ("cluster", "count"):
+        for name in ("cluster", "count", "policy"):
             request.score.add_request(param=name, alias=False)
         return request
 

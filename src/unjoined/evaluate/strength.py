@@ -54,6 +54,7 @@ class IdentificationStrength:
     strength: float | None = (
         None  # of the average's denominator, its square over its variance
     )
+    n_known: int = 0  # outcome rows whose treatment, or its probability, is known
     n_clusters: int | None = None  # in which rows depend on each other
     design_effect: float | None = None  # on the variance of the average
 
@@ -64,9 +65,10 @@ class IdentificationStrength:
         Features in which policies do not differ change it little, as they would the F of all
         functions of x. A chi-square below 17 is weak whatever the strength: of a few rows, all of
         them treated, the gap seems to be known exactly. Where no average was made, the chi-square
-        has to exceed 17 by what noise alone would hardly reach.
+        has to exceed 17 by what noise alone would hardly reach. Rows whose treatment or policy is
+        known do not rest on it.
         """
-        chi_square = self.f_statistic * self.degrees
+        chi_square = np.inf if self.n_known else self.f_statistic * self.degrees
         if self.strength is not None:
             return not min(self.strength, chi_square) >= STRONG
         noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
@@ -94,12 +96,7 @@ class IdentificationStrength:
 def identification_strength(
     X: MatrixLike,
     y: ArrayLike,
-    *,
-    treatment: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    cluster: ArrayLike | None = None,
-    count: ArrayLike | None = None,
+    **columns: ArrayLike | None,
 ) -> IdentificationStrength:
     """Measure how different the policies are, the strength of the "instrument".
 
@@ -110,8 +107,9 @@ def identification_strength(
 
     Parameters
     ----------
-    X, y, treatment, population, sample_weight, cluster, count
-        As in ``fit``; pass ``**data`` with a `SeparateLabels`. Only treatment rows are used.
+    X, y, **columns
+        As in ``fit``: treatment, population and perhaps others; pass ``**data`` with a
+        `SeparateLabels`. Only treatments and known policies are used.
 
     Returns
     -------
@@ -140,15 +138,7 @@ def identification_strength(
     >>> far.is_weak, same.is_weak
     (False, True)
     """
-    rows = label_rows(
-        feature_matrix(X),
-        y=y,
-        treatment=treatment,
-        population=population,
-        sample_weight=sample_weight,
-        cluster=cluster,
-        count=count,
-    )
+    rows = label_rows(feature_matrix(X), y=y, **columns)
     return strength_of(rows).measured_by(average_effect(rows))
 
 
@@ -157,7 +147,13 @@ def strength_of(
 ) -> IdentificationStrength:
     """Measure the strength from checked rows of two populations or more."""
     policy = sum_policies(rows, n_jobs=n_jobs)
-    strength = strength_of_sums(policy, rows.names, rows.X.shape[1])
+    if len(rows.names) == 1:
+        strength = IdentificationStrength(0.0, 0.0, 0.0, 1, tuple(rows.names))
+    else:
+        strength = strength_of_sums(policy, rows.names, rows.X.shape[1])
+    if rows.exposure is not None:
+        known = ~np.isnan(rows.exposure) & rows.is_outcome
+        strength = replace(strength, n_known=int(known.sum()))
     if rows.cluster is None:
         return strength
     return replace(strength, n_clusters=len(np.unique(rows.cluster)))
@@ -397,6 +393,8 @@ class GainByScore:
     def _line(self, at: Array) -> tuple[Estimate, Array]:
         """Return the slope of the bins' averages by a number of each bin, and its numerators."""
         N, D = self.numerator, self.denominator
+        if not np.any(D):
+            return Estimate(np.nan, np.nan), np.zeros_like(D)
         apart = at - at @ D / D.sum()
         weight = apart / (apart**2 @ D)
         both = np.concatenate([weight, -N.sum() / D.sum() * weight])

@@ -260,7 +260,7 @@ class HeldOutTables:
             own, notes = features.numbers(target)
             aim = own, np.ones(len(own))
         return cls(
-            tables, features, rows, checked.parts[0], asked, target, aim, tuple(notes)
+            tables, features, rows, checked.positions, asked, target, aim, tuple(notes)
         )
 
     @property

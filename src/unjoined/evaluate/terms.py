@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
+from unjoined._validation import OUTCOME
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.fold import Additive
 from unjoined.data.rows import MOST_UNITS, LabelledRows, Rows, check_rows
@@ -222,6 +223,8 @@ class EvaluationRows:
     policies: Array  # (n, K)
     effect: Array  # (n,) f, outcome units
     size: Array  # (K,) outcome rows of each population
+    exposure: Array | None  # (n,) treatment or policy where it is known, NaN elsewhere
+    known: Array  # (K, 2) share of the outcome rows whose exposure is known, and its variance
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
 
@@ -248,8 +251,9 @@ class EvaluationRows:
             "policies",
             "effect",
         )
-        known = [n for n in ("unit", "count") if getattr(self, n) is not None]
-        some = {name: getattr(self, name)[at] for name in (*names, *known)}
+        beside = ("exposure", "unit", "count")
+        given = [name for name in beside if getattr(self, name) is not None]
+        some = {name: getattr(self, name)[at] for name in (*names, *given)}
         return replace(self, **some)
 
     def thinned(self, at: IntArray) -> EvaluationRows:
@@ -285,6 +289,8 @@ class EvaluationRows:
     @property
     def pairs(self) -> float:
         """What the variance over the populations is of a mean square over all pairs of them."""
+        if self.n_populations == 1:  # as of two of the same size
+            return 0.25
         return float(0.5 * (1.0 - self.population_share @ self.population_share))
 
     @property
@@ -296,18 +302,59 @@ class EvaluationRows:
 
     @property
     def spread(self) -> Array:
+        r"""Variance of what is known of treatment at each person's features, shape (n,).
+
+        That of the policies over the populations and, of outcome rows whose treatment or policy is
+        known one by one, that within populations: :math:`e_k (1 - e_k)` of treatments.
+        """
+        return self.between + self.within
+
+    @property
+    def between(self) -> Array:
         """Variance of the policies over the populations, shape (n,)."""
         return np.asarray(self.apart**2 @ self.population_share)
+
+    @property
+    def within(self) -> Array:
+        """Variance of known exposures within the populations, shape (n,); 0 without any."""
+        return np.asarray(self.each_within @ self.population_share)
+
+    @property
+    def each_within(self) -> Array:
+        """The same of each population, shape (n, K)."""
+        share, variance = self.known.T
+        own = self.policies * (1.0 - self.policies)
+        return np.asarray(share * np.where(np.isnan(variance), own, variance))
+
+    @property
+    def correction(self) -> Array:
+        """Residuals as they correct sums over outcome rows, shape (n,).
+
+        Treatment rows correct what policies were taken for. Of outcome rows whose treatment or
+        policy is known nothing is to be corrected.
+        """
+        return self.known_rest * self.residual
+
+    @property
+    def known_rest(self) -> Array:
+        """Share of the outcomes that a treatment row speaks for, shape (n,); 1 of other rows."""
+        rest = 1.0 - self.known[self.cell % self.n_populations, 0]
+        return np.where(self.is_treatment, rest, 1.0)
 
     def contrast(self) -> Array:
         r"""Return :math:`c_k(x)` of each row's population: they add up to 0, with :math:`e_k` to 1.
 
         Of two populations :math:`\pm 1 / (e_1 - e_2)`; of more, the combination of least variance
         when outcomes vary alike. 0 where no policy differs from another, and for target rows.
+        Outcome rows whose treatment or policy is known have their own.
         """
         population = self.cell % self.n_populations
         spread = self.spread
         own = self.apart[np.arange(len(population)), population]
+        if self.exposure is not None:
+            mine = self.policies[np.arange(len(population)), population]
+            is_known = ~np.isnan(self.exposure) & (self.cell < self.n_populations)
+            own = own + np.where(is_known, self.exposure - mine, 0.0)
         own = (
             self.population_share[population]
             * own
@@ -327,8 +374,11 @@ class EvaluationRows:
         """Return how many standard errors the policy gap is away from 0, over all people."""
         square = self.gap**2
         reach = np.where(self.is_treatment, square * self.contrast() * self.ratio, 0.0)
-        D, V = self.total_given_target(self.aim * square + reach * self.residual, reach)
-        return float(D / np.sqrt(V)) if V > 0.0 else 0.0
+        own = reach * self.correction
+        D, V = self.total_given_target(self.aim * square + own, reach * self.known_rest)
+        if V > 0.0:
+            return float(D / np.sqrt(V))
+        return math.inf if D > 0.0 and self.known[:, 0].all() else 0.0
 
     def average(self) -> Estimate:
         """Return the average uplift, as `where_it_shows` measures it over all people."""
@@ -367,7 +417,7 @@ class EvaluationRows:
         ``measured``, by default the same.
         """
         reach = (omega if measured is None else measured) * self.contrast() * self.ratio
-        own = reach * self.residual
+        own = reach * self.correction
         outcome = self.cell < self.n_populations
         treatment = self.is_treatment
         aim = self.aim * omega
@@ -504,7 +554,12 @@ def labelled_part(
     n = len(rows.label)
     scale = rows.coding.scale
     own = nuisances.policies[np.arange(n), rows.population]
-    expected = nuisances.outcome_mean + (own - nuisances.mean_policy) * nuisances.effect
+    met = (
+        own
+        if rows.exposure is None
+        else np.where(np.isnan(rows.exposure), own, rows.exposure)
+    )
+    expected = nuisances.outcome_mean + (met - nuisances.mean_policy) * nuisances.effect
     residual = np.where(
         rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
     )
@@ -520,9 +575,28 @@ def labelled_part(
         policies=nuisances.policies,
         effect=scale * nuisances.effect,
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
+        exposure=rows.exposure,
+        known=_known_exposures(rows, own),
         unit=rows.unit,
         count=rows.count,
     )
+
+
+def _known_exposures(rows: LabelledRows, own: Array) -> Array:
+    """Return the share of known exposures of each population, and their variance at equal features.
+
+    That of treatments is NaN, as the policy says it. ``own`` (n,) is the policy of each row.
+    """
+    known = np.column_stack([rows.known_share, np.full(len(rows.names), np.nan)])
+    if rows.exposure is None:
+        return known
+    for k in range(len(rows.names)):
+        at = rows.at(OUTCOME, k)
+        at = at[~np.isnan(rows.exposure[at])]
+        exposure = rows.exposure[at]
+        if ((exposure != 0.0) & (exposure != 1.0)).any():
+            known[k, 1] = np.average((exposure - own[at]) ** 2, weights=rows.weight[at])
+    return known
 
 
 def with_target(
@@ -551,6 +625,8 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new])
         for name, new in behind.items()
     }
+    if labelled.exposure is not None:
+        both["exposure"] = np.append(labelled.exposure, np.full(len(X), np.nan))
     if labelled.unit is not None:
         both["unit"] = np.append(labelled.unit, np.arange(len(X)) % MOST_UNITS)
     if labelled.count is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unjoined.evaluate.checks import ALL_TABLES, COPIED, Doubt
+from unjoined.evaluate.checks import ALL_TABLES, CLAIMED, COPIED, PANEL, Doubt
 from unjoined.evaluate.estimate import IDENTIFIED, MANY, STRONG, UNKNOWN, WEAK
 from unjoined.evaluate.regions import Regions
 from unjoined.evaluate.strength import IdentificationStrength
@@ -110,6 +110,8 @@ class Verdict:
     is_randomised : bool
         Whether chance decided who is in which population, so that the answer is for those who are
         treated because of it.
+    has_panel : bool
+        Whether rows with both labels have tested that people respond alike in all populations.
     """
 
     grade: str
@@ -117,6 +119,7 @@ class Verdict:
     populations: tuple[str, ...]
     strong: float | None = None
     is_randomised: bool = False
+    has_panel: bool = False
 
     @property
     def colour(self) -> str:
@@ -159,7 +162,11 @@ class Verdict:
         """What an answer assumes that these tables cannot show; empty if there is no answer."""
         if self.grade == UNKNOWN:
             return ""
-        return untested_in_words(self.populations, is_randomised=self.is_randomised)
+        return untested_in_words(
+            self.populations,
+            is_randomised=self.is_randomised,
+            has_panel=self.has_panel,
+        )
 
     @property
     def words(self) -> str:
@@ -241,7 +248,7 @@ def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             fewest=FEWEST_ROWS,
         )
     treatments = [table for table in d.tables if table.kind == "treatment"]
-    if all(table.label_mean == 1.0 for table in treatments):
+    if treatments and all(table.label_mean == 1.0 for table in treatments):
         yield _finding(UNKNOWN, "rows.all treated", whom="each population")
     for doubt in a.doubts:
         if doubt.what != COPIED:  # which the shared rows tell
@@ -294,10 +301,9 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 
 def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
-    treated = {
-        t.population for t in d.tables if t.kind == "treatment" and t.label_mean == 1.0
-    }
-    for name, balance in zip(d.identification.populations, d.balance, strict=True):
+    tables = {t.population: t.label_mean for t in d.tables if t.kind == "treatment"}
+    treated = {name for name, mean in tables.items() if mean == 1.0}
+    for name, balance in zip(tables, d.balance, strict=True):
         tests = [check for check in d.checks if check.where == balance.where]
         rejected = [check.corrected for check in tests if check.is_rejected]
         if not rejected:
@@ -327,11 +333,16 @@ def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of a law of outcomes that the tables contradict."""
     for check in d.checks:
-        if check.where == ALL_TABLES and check.is_rejected:
-            grade = UNKNOWN if check.corrected < SURE else WEAK
-            yield _finding(
-                grade, "law.refuted", what=check.what, p=float(check.corrected)
-            )
+        if not check.is_rejected:
+            continue
+        grade = UNKNOWN if check.corrected < SURE else WEAK
+        p = float(check.corrected)
+        if check.what == CLAIMED:
+            yield _finding(grade, "policy.refuted", where=check.where, p=p)
+        elif check.what.startswith(PANEL):
+            yield _finding(grade, "panel.refuted", what=check.what, p=p)
+        elif check.where == ALL_TABLES:
+            yield _finding(grade, "law.refuted", what=check.what, p=p)
 
 
 def _overlap(d: Diagnosis, a: Asides) -> Iterator[Finding]:

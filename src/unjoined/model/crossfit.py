@@ -94,21 +94,30 @@ class Likelihood:
     def propensities(self, X: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
         features = X if self.scaling is None else self.scaling(X)
-        return np.column_stack([policy(features) for policy in self.policies])
+        each = [np.clip(policy(features), 0.0, 1.0) for policy in self.policies]
+        return np.column_stack(each)
 
-    def exposure(self, propensities: Array, population: IntArray) -> Array:
-        """Return what the law needs of the policies at each row."""
+    def exposure(
+        self, propensities: Array, population: IntArray, known: Array | None = None
+    ) -> Array:
+        """Return what the law needs of the policies at each row, whose exposure may be known."""
         own: Array = propensities[np.arange(len(propensities)), population]
+        if known is not None:
+            own = np.where(np.isnan(known), own, known)
         return own - propensities.mean(axis=1) if self.family == MEAN else own
 
     def rows(
-        self, X: Array, label: Array, population: IntArray
+        self,
+        X: Array,
+        label: Array,
+        population: IntArray,
+        known: Array | None = None,
     ) -> tuple[Array, Array, Array]:
         """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
         propensities = self.propensities(X)
         return (
             self.encode(label),
-            self.exposure(propensities, population),
+            self.exposure(propensities, population, known),
             propensities.mean(axis=1),
         )
 
@@ -116,7 +125,8 @@ class Likelihood:
         """Return some outcome rows as the law takes them, and the mean policy at each."""
         X = rows.X[at]
         population = rows.population[at]
-        y, exposure, propensity = self.rows(X, rows.label[at], population)
+        exposure = None if rows.exposure is None else rows.exposure[at]
+        y, exposure, propensity = self.rows(X, rows.label[at], population, exposure)
         unit = None if rows.unit is None else rows.unit[at]
         count = None if rows.count is None else rows.count[at]
         known = ModelRows.of_weights(X, y, exposure, rows.weight[at], unit, count)

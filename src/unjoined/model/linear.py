@@ -105,7 +105,11 @@ def _outcome_without(
     pairs = list(product(RIDGES[:3], EFFECT_RIDGES))
     products, penalties = [], []
     for B, propensity in zip(designs, propensities, strict=True):
-        exposure = propensity[at, own] - propensity[at].mean(axis=1)
+        exposure = propensity[at, own]
+        if rows.exposure is not None:
+            known = rows.exposure[at]
+            exposure = np.where(np.isnan(known), exposure, known)
+        exposure = exposure - propensity[at].mean(axis=1)
         p = B.shape[1]
         gap = float(np.average(exposure**2, weights=weight))
         penalty = np.array(

@@ -174,7 +174,7 @@ class PolicySums(Additive):
     weight: Array  # (m,)    sum of row weights r
     label: Array  # (m, q)   sum of r t D, t being -1/+1
     gram: Array  # (m, q, q) sum of r D D^T
-    square: Array  # (m, q, q) sum of r^2 D D^T
+    square: Array  # (m, q, q) sum of r^2 t^2 D D^T
 
     @classmethod
     def zero(
@@ -205,6 +205,7 @@ class PolicySums(Additive):
         self.n_rows[population] += len(X) if count is None else int(count.sum())
         self.weight[population] += weight.sum()
         unit = bool(np.all(weight == 1.0))
+        certain = bool(np.all(np.abs(label) == 1.0))  # or known probabilities
         values = np.empty(q * min(len(X), CACHE_ROWS))
         for start in range(0, len(X), CACHE_ROWS):
             chunk = slice(start, min(start + CACHE_ROWS, len(X)))
@@ -216,10 +217,12 @@ class PolicySums(Additive):
             self.label[population] += np.dot(weighted, label[chunk])
             gram = np.dot(weighted, D.T)
             self.gram[population] += gram
-            if count is not None:
-                self.square[population] += np.dot(weighted / count[chunk], weighted.T)
+            if unit and certain and count is None:
+                self.square[population] += gram
                 continue
-            self.square[population] += gram if unit else np.dot(weighted, weighted.T)
+            own = weighted if certain else weighted * label[chunk]
+            each = own if count is None else own / count[chunk]
+            self.square[population] += np.dot(each, own.T)
 
     def of(self, *populations: int) -> PolicySums:
         """Return the sums of some of the populations."""

@@ -228,11 +228,17 @@ class FoldedPolicy:
         model: AdditiveAverage,
         without: tuple[AdditiveAverage, ...],
         fold: IntArray,
+        coding: tuple[float, float] | None = None,
     ) -> FoldedPolicy:
-        """Return the policy that additive models of treatments 0 and 1 give."""
-        mean = AdditiveMean(model, 0.0, 1.0, is_binary=True)
+        """Return the policy that additive models of treatments 0 and 1 give.
+
+        Or of known probabilities, whose offset and scale ``coding`` is.
+        """
+        low, reach = (0.0, 1.0) if coding is None else coding
+        mean = AdditiveMean(model, low, reach, is_binary=coding is None)
         others = tuple(
-            AdditiveMean(each, -1.0, 2.0, is_binary=True) for each in without
+            AdditiveMean(each, 2.0 * low - 1.0, 2.0 * reach, coding is None)
+            for each in without
         )
         return cls(ConditionalMean(mean, 0.0, 1.0), others, fold)
 
@@ -262,7 +268,8 @@ def fit_policies(
         elif model is None:
             unit = None if rows.unit is None else rows.unit[at]
             count = None if rows.count is None else rows.count[at]
-            one, family, _, _ = _coded(X[at], propensity, weight, unit, count)
+            is_known = bool(((propensity != 0.0) & (propensity != 1.0)).any())
+            one, family, *coding = _coded(X[at], propensity, weight, unit, count)
             found = average_specifications(
                 one,
                 family,
@@ -272,7 +279,8 @@ def fit_policies(
                 n_jobs=n_jobs,
                 rng=rng,
             )
-            policies.append(FoldedPolicy.of_specifications(*found))
+            known = (coding[0], coding[1]) if is_known else None
+            policies.append(FoldedPolicy.of_specifications(*found, known))
         else:
             policy = fit_conditional_mean(
                 seeded_clone(model, rng), X[at], propensity, weight
