@@ -34,6 +34,7 @@ from unjoined.model.linear import cross_fit_linear
 SIZES = (600, 2000)
 PEOPLE = 400_000
 PANEL = 100  # people who have both labels
+DOSE = 1.48  # standard deviation of the number of mails within a population
 SAVE_EVERY = 5
 
 
@@ -228,6 +229,44 @@ def close() -> SimulatedProblem:
     )
 
 
+def dosed() -> SimulatedProblem:
+    """Return doses: policies and effects are those of a standard deviation of dose."""
+
+    def mean(X: Array, treated: Array) -> Array:
+        return np.asarray(X[:, 1] + np.sin(X[:, 0]) + treated * (0.3 + 0.2 * X[:, 0]))
+
+    return SimulatedProblem(
+        normal(2),
+        {
+            "A": lambda X: np.exp(0.9 + 0.3 * X[:, 0]) / DOSE,
+            "B": lambda X: np.exp(0.1 - 0.2 * X[:, 0]) / DOSE,
+        },
+        lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
+        mean,
+    )
+
+
+def with_doses(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
+    """Draw tables in which people get a number of mails."""
+    rng = Rng(seed)
+    parts: dict[str, list[Any]] = {}
+    for k in range(4):
+        name = "AB"[k % 2]
+        X = problem.features(n, rng)
+        dose = rng.poisson(DOSE * problem.policies[name](X)) * 1.0
+        gone = np.full(n, np.nan)
+        columns = {
+            "X": X,
+            "y": problem.outcome(X, dose, rng) if k < 2 else gone,
+            "treatment": gone if k < 2 else dose,
+            "population": np.repeat(name, n),
+        }
+        for column, values in columns.items():
+            parts.setdefault(column, []).append(values)
+    own = {column: np.concatenate(values) for column, values in parts.items()}
+    return SeparateLabels(**own, dose=True)
+
+
 def with_policies(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
     """Draw outcome tables whose policies are known; there are no treatment tables."""
     data = problem.draw(n, random_state=seed)
@@ -289,6 +328,7 @@ DESIGNS = {
     "panel of 100": Design(
         close, lambda X: 0.4 + 0.4 * X[:, 0] + 0.1 * X[:, 2], with_panel
     ),
+    "doses": Design(dosed, lambda X: 0.3 + 0.2 * X[:, 0] + 0.1 * X[:, 1], with_doses),
     "counts": Design(coarse, lambda X: 0.1 + 0.08 * X[:, 1], counted),
 }
 

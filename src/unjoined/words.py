@@ -206,7 +206,39 @@ def places_of(size: float) -> int:
     return min(max(1 - math.floor(math.log10(size)), 0), 6)
 
 
-def effect_in_words(estimate: Any, most: float = np.inf) -> str:
+def treatment_in_words(strength: Any) -> str:
+    """Say what policies differ in."""
+    if strength.is_dose:
+        return "mean dose (in its standard deviations)"
+    return "chance of treatment"
+
+
+CROSSING = 0.1  # of the weights of doses, below which negative ones are noise
+
+
+def doses_in_words(weights: Array) -> str:
+    """Say what an effect of one unit of dose averages, by the columns from, to and weight."""
+    start, end, weight = weights.T
+    at = np.cumsum(np.maximum(weight, 0.0)) / np.maximum(weight, 0.0).sum()
+    low = start[int(np.searchsorted(at, 0.05))]
+    high = end[min(int(np.searchsorted(at, 0.95)), len(end) - 1)]
+    words = (
+        f"One unit more of dose, averaged over doses from {low:g} to {high:g}, where the "
+        "populations differ; it need not be so beyond."
+    )
+    against = -weight[weight < 0.0].sum()
+    if against < CROSSING:
+        return words
+    return (
+        f"{words} Doses cross: where one population has more of the small and of the large ones, "
+        f"weights are negative ({against:.0%}), and this is an average only if every unit does "
+        "the same."
+    )
+
+
+def effect_in_words(
+    estimate: Any, most: float = np.inf, *, is_dose: bool = False
+) -> str:
     """Say what the average effect is, as far as it is known; it cannot exceed ``most``."""
     if estimate is None:
         return "Average effect: not known; fit to rows to know it."
@@ -222,12 +254,15 @@ def effect_in_words(estimate: Any, most: float = np.inf) -> str:
         )
     ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
     value = signed(float(np.clip(estimate.value, -most, most)))
-    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome."
+    per = " for each unit of dose" if is_dose else ""
+    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}."
 
 
 def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
     """Say how different the policies are, and which populations were held against which."""
     gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    if strength.is_dose:
+        gap = f"{strength.rms_gap:.2f} standard deviations of the dose"
     by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
     words = (
         "The policies can hardly be told apart: nothing here is reliable."

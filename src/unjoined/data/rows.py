@@ -32,6 +32,7 @@ from unjoined._validation import (
     TREATMENT,
     CodeArray,
     OutcomeCoding,
+    arm_codes,
     check_cells,
     check_cluster,
     check_count,
@@ -43,6 +44,8 @@ from unjoined._validation import (
     check_population,
     check_treatment,
     check_weight,
+    dose_spread,
+    shown,
     unit_mean,
     warn_of_counts,
 )
@@ -52,6 +55,7 @@ from unjoined.errors import InputError, LabelError, UnjoinedWarning
 N_GROUPS = 5  # of the people that a row stands for, as many as there are folds
 MOST_PEOPLE = 50_000  # of a table whose rows are written out
 BESIDE = ("sample_weight", "cluster", "count", "policy")
+OF_ALL = ("dose", "control")  # what is said of all rows in one word
 MOST_UNITS = 1000  # sums that a variance is made of, where clusters are more
 
 
@@ -73,6 +77,10 @@ class Rows:
     joint: Array | None = field(default=None, kw_only=True)
     # (n,) known probability of treatment, NaN elsewhere
     policy: Array | None = field(default=None, kw_only=True)
+    # of doses, their standard deviation within populations; None if people are treated or not
+    dose: float | None = field(default=None, kw_only=True)
+    # names of several treatments, that of none first; labels are places among them
+    arms: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -120,9 +128,18 @@ class Rows:
 
         The weights of each cell are brought to mean 1, so that each table may have its own units.
         """
+        if self.arms:
+            raise InputError(
+                f"these rows have {len(self.arms) - 1} treatments beside {self.arms[0]!r}, and one "
+                "at a time is compared here. ArmUplift takes them all; or merge them, treated="
+                f"{shown(self.arms[1:])}."
+            )
         used, outcome = self.is_used, self.is_outcome
-        coding = check_outcome(self.label[used & outcome])
-        label = np.where(outcome, coding.encode(self.label), 2.0 * self.label - 1.0)
+        coding = check_outcome(self.label[used & outcome], self.dose)
+        unit = self.dose or 1.0
+        treatment = 2.0 * self.label / unit - 1.0
+        label = np.where(outcome, coding.encode(self.label), treatment)
+        exposure = self.known_exposure
         rows = LabelledRows(
             X,
             label,
@@ -132,7 +149,8 @@ class Rows:
             coding,
             cluster=self.cluster,
             count=self.count,
-            exposure=self.known_exposure,
+            exposure=None if exposure is None else exposure / unit,
+            dose=self.dose,
         )
         if self.count is not None:
             at, count, group = self._groups
@@ -208,7 +226,8 @@ class Rows:
 class LabelledRows(Rows):
     """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0.
 
-    The weight of a row is that of all people it stands for.
+    A dose t is 2 t / s - 1, s being the spread of doses. The weight of a row is that of all people
+    it stands for.
     """
 
     coding: OutcomeCoding
@@ -555,7 +574,7 @@ def spread_shares(
     given = {"y": None, "treatment": None, **columns, "count": count}
     at = np.arange(n)
     ones = count.copy()  # people whose label is the one given
-    for name in ("treatment", "y"):
+    for name in ("y",) if columns.get("dose") else ("treatment", "y"):
         label = np.asarray(columns.get(name))
         if label.dtype.kind not in "fiub":  # words
             continue
@@ -588,7 +607,7 @@ def spread_shares(
     order = np.argsort(np.concatenate([at, two]), kind="stable")
     index = np.concatenate([at, two])[order]
     given = {
-        name: None if v is None else np.asarray(v)[index]
+        name: v if v is None or name in OF_ALL else np.asarray(v)[index]
         for name, v in given.items()
         if name != "X"
     }
@@ -613,13 +632,20 @@ def check_rows(
     population = columns.get("population")
     if population is None:
         raise InputError("population is missing: name the population of every row.")
-    if unknown := set(columns) - {"X", "y", "treatment", "population", *BESIDE}:
+    known = (*BESIDE, *OF_ALL)
+    if unknown := set(columns) - {"X", "y", "treatment", "population", *known}:
         raise InputError(
-            f"{sorted(unknown)[0]!r} is no column of rows; there are {', '.join(BESIDE)}."
+            f"{sorted(unknown)[0]!r} is no column of rows; there are {', '.join(known)}."
         )
+    is_dose = bool(columns.get("dose"))
+    columns = dict(columns)
+    arms: tuple[str, ...] = ()
+    if (control := columns.get("control")) is not None:
+        columns["treatment"], arms = arm_codes(columns.get("treatment"), control, n)
+        _check_arms(columns)
     label, code, joint = check_labels(columns.get("y"), columns.get("treatment"), n)
     populations = check_population(population, code)
-    policy = check_known_policy(columns.get("policy"), n)
+    policy = check_known_policy(columns.get("policy"), n, is_dose=is_dose)
     weight = check_weight(columns.get("sample_weight"), n)
     count = check_people(columns.get("count"), n)
     if count is None:
@@ -627,15 +653,25 @@ def check_rows(
     else:
         weight = np.where(count > 0.0, weight, 0.0)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
-    if joint is None:
-        label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
-    else:
-        both = ~np.isnan(joint) & (weight > 0.0)
-        codes = np.concatenate([label[treated], joint[both]])
+    both = treated & False if joint is None else ~np.isnan(joint) & (weight > 0.0)
+    codes = label[treated] if joint is None else np.append(label[treated], joint[both])
+    if not (is_dose or arms):
         codes = (check_treatment(codes) + 1.0) / 2.0
-        label[treated], joint[both] = np.split(codes, [int(treated.sum())])
-    known = _known_exposure(joint, policy, code == KINDS.index(OUTCOME))
-    names, index = check_cells(code, populations, weight, known)
+        label[treated] = codes[: int(treated.sum())]
+        if joint is not None:
+            joint[both] = codes[int(treated.sum()) :]
+    exposure = _known_exposure(joint, policy, code == KINDS.index(OUTCOME))
+    names, index = check_cells(code, populations, weight, exposure)
+    dose = None
+    if is_dose:
+        own = np.append(index[treated], index[both])
+        if exposure is not None:  # where no treatment shows how far doses spread
+            there = ~np.isnan(exposure) & ~both & (weight > 0.0)
+            codes, own = (
+                np.append(codes, exposure[there]),
+                np.append(own, index[there]),
+            )
+        dose = dose_spread(codes, own)
     rows = Rows(
         np.empty((n, 0)),
         label,
@@ -646,14 +682,30 @@ def check_rows(
         count=count,
         joint=joint,
         policy=policy,
+        dose=dose,
+        arms=arms,
     )
     check_clusters(rows)
-    check_outcome(label[rows.is_used & rows.is_outcome])
+    check_outcome(label[rows.is_used & rows.is_outcome], dose)
     if (target := code == NO_LABEL).any():
         is_text = populations.dtype.kind == "U"
         populations = populations.copy() if is_text else populations.astype(object)
         populations[target] = "" if is_text else None
     return rows, populations
+
+
+def _check_arms(columns: Mapping[str, Any]) -> None:
+    """Refuse what several treatments cannot have."""
+    for name, what in (
+        ("dose", "doses"),
+        ("count", "counts"),
+        ("policy", "known policies"),
+    ):
+        if columns.get(name) is not None:
+            raise InputError(
+                f"several treatments (control={columns['control']!r}) cannot have {what} yet. "
+                f"Leave {name} out."
+            )
 
 
 def check_clusters(rows: Rows) -> None:

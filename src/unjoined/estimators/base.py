@@ -214,6 +214,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
@@ -245,6 +247,11 @@ class UpliftEstimator(BaseEstimator, ABC):
         policy : array-like of shape (n,), optional
             The probability with which a row's person was treated, where it is known, NaN elsewhere.
             `Uplift` alone takes it, and rows that have both labels.
+        dose : bool, optional
+            Whether treatments are amounts: uplift is what one unit more does. `Uplift` alone takes
+            them.
+        control : value, optional
+            The treatment that is none, where there are several others, which `ArmUplift` takes.
         checkpoint : path, optional
             Of streamed rows only: a file that keeps what was added up and is removed at the end.
             If it exists, the fit goes on from there. Needs an integer ``random_state``.
@@ -275,7 +282,8 @@ class UpliftEstimator(BaseEstimator, ABC):
                 "NaN standing for the other. If you know both of each row, use an ordinary uplift "
                 "model."
             )
-        columns = (y, treatment, population, sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
             self._check_parameters()
@@ -319,6 +327,10 @@ class UpliftEstimator(BaseEstimator, ABC):
                 f"{type(self).__name__} takes one label a row, and no policy. Uplift takes rows "
                 "that have both labels, and known policies; or leave the treatments of these rows "
                 "out."
+            )
+        if rows.dose is not None and not self._takes_joint:
+            raise InputError(
+                f"{type(self).__name__} takes people who are treated or not. Uplift takes doses."
             )
         if rows.count is None or self._takes_counts:
             return rows
@@ -536,6 +548,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
 
@@ -544,7 +558,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -557,7 +571,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.evaluate.weighted_risk : the definition.
         """
-        beside = (sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose, control)
         columns = in_memory(X, y, treatment, population, *beside)
         features, rows = columns_of(columns[0], columns[1:], method="score")
         given = (

@@ -608,12 +608,14 @@ class EMUplift(UpliftEstimator):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -622,9 +624,9 @@ class EMUplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster, count, policy)
-        )
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
+        rows = OutcomesToScore.of_call(self, X, columns)
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population
         )

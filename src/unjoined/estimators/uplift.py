@@ -61,7 +61,12 @@ from unjoined.model.specifications import (
     SpecificationTable,
     in_words,
 )
-from unjoined.words import compliers_in_words, effect_in_words, policies_in_words
+from unjoined.words import (
+    compliers_in_words,
+    doses_in_words,
+    effect_in_words,
+    policies_in_words,
+)
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 SAMPLE_FOLDS = 5  # of that sample
@@ -146,6 +151,10 @@ class Uplift(UpliftEstimator):
     sampled_rows_ : int or None
         Rows of the sample that averages and gains were measured on, of a fit from chunks; None if
         on all.
+    dose_weights_ : array of shape (m, 3)
+        Of doses only: how much each range of them, from and to, counts in the average effect of
+        one unit. Weights add up to 1; negative ones say that doses cross. Empty where only mean
+        doses are known.
     effect_range_ : array of shape (2,)
         Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
     effect_features_ : array of shape (d,)
@@ -227,6 +236,7 @@ class Uplift(UpliftEstimator):
     heterogeneity_: Estimate
     compliers_: Estimate
     complier_share_: Estimate
+    dose_weights_: Array
     effect_range_: Array
     effect_features_: Array
     _coding: OutcomeCoding
@@ -340,6 +350,10 @@ class Uplift(UpliftEstimator):
             raise InputError(
                 "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
             )
+        if rows.dose is not None and self.family == GAUSSIAN:
+            raise InputError(
+                "family='gaussian' is that of people who are treated or not. Doses need 'mean'."
+            )
         if self.randomised and self.family in (BERNOULLI, GAUSSIAN):
             raise InputError(
                 f"family={self.family!r} takes the treated and the untreated for alike, and with "
@@ -398,6 +412,9 @@ class Uplift(UpliftEstimator):
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured().shifted(shrunk - average.value)
+        if rows.dose is not None:
+            dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
+            self.dose_weights_ = evaluation.dose_weights(dose)
         if self.randomised:
             terms = evaluation.terms(evaluation.gap)
             self.compliers_ = terms.average()
@@ -458,10 +475,14 @@ class Uplift(UpliftEstimator):
         Returns
         -------
         treated, untreated : array of shape (n,)
-            In the units of the outcome; their difference is ``predict(X)``.
+            In the units of the outcome; their difference is ``predict(X)``. Of doses, with one
+            unit and with none.
         """
         treated, untreated = self._means(self._check_features(X, reset=False))
         offset = float(self.outcome_scaling_.mean[0])
+        if (dose := self._coding.dose) is not None:
+            base = dose * (offset + untreated)
+            return base + (treated - untreated), base
         return offset + treated, offset + untreated
 
     def predict_policies(self, X: MatrixLike) -> Array:
@@ -540,6 +561,8 @@ class Uplift(UpliftEstimator):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
@@ -548,7 +571,7 @@ class Uplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -557,9 +580,9 @@ class Uplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster, count, policy)
-        )
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
+        rows = OutcomesToScore.of_call(self, X, columns)
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population
         )
@@ -592,8 +615,14 @@ class Uplift(UpliftEstimator):
         if self.randomised:
             words = compliers_in_words(self.compliers_, self.complier_share_)
             offered = {"compliers": words}
+        is_dose = self._coding.dose is not None
+        doses = {}
+        if is_dose and len(self.dose_weights_):
+            doses["doses"] = doses_in_words(self.dose_weights_)
+        average = effect_in_words(self.average_effect_, most, is_dose=is_dose)
         return offered | {
-            "average": effect_in_words(self.average_effect_, most) + known,
+            "average": average + known,
+            **doses,
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
@@ -663,7 +692,7 @@ class OutcomesToScore(NamedTuple):
         features, rows = columns_of(X, columns, method="score")
         if rows is not None:
             columns = tuple(X.get(name) for name in COLUMNS[1:])
-        y, treatment, population, sample_weight, _, count, _ = columns
+        y, treatment, population, sample_weight, _, count, *_ = columns
         matrix = model._check_features(features, reset=False)
         label, code, _ = check_labels(y, treatment, len(matrix))
         names = check_population(population, code)

@@ -68,7 +68,7 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
-from unjoined.words import clusters_in_words, known_in_words
+from unjoined.words import clusters_in_words, known_in_words, treatment_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -239,12 +239,13 @@ class Diagnosis(Shown):
         low, high = gap.quantiles[[5, 95]]
         names = [str(name) for name in self.identification.populations]
         whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+        treatment = treatment_in_words(self.identification)
         lines = [
-            f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
+            f"Gap{whose}: the {treatment} differs by {gap.words}. Nine in ten people lie "
             f"between {low:+.2f} and {high:+.2f}.",
             f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more identifies "
             f"the average, {PLENTY:g} or more is plenty.",
-            f"Reach: evaluations speak for {self.reach_words}, those whose chance of treatment "
+            f"Reach: evaluations speak for {self.reach_words}, those whose {treatment} "
             "differs. For their average uplift the tables are worth a trial of "
             f"{count_text(self.effective_size)} people with joined labels.",
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
@@ -402,7 +403,7 @@ class Diagnosis(Shown):
             range(len(regions)), [region.where for region in regions], fontsize="small"
         )
         ax.axvline(0.0, color="0.3", lw=0.8)
-        ax.set_xlabel("difference in the chance of treatment")
+        ax.set_xlabel(f"difference in the {treatment_in_words(self.identification)}")
         ax.margins(x=0.35)
         return ax
 

@@ -552,6 +552,11 @@ def _pilot(
 ) -> tuple[EvaluationRows, Array]:
     """Check a pilot and cross-fit its nuisances; return what people are ranked by as well."""
     tables = HeldOutTables.of(data, None)
+    if tables.rows.dose is not None:
+        raise InputError(
+            "a plan is for people who are treated or not, and these rows have doses. Of a pilot "
+            "with doses, errors shrink with the root of its rows: see average_effect_ of a fit."
+        )
     fewest = min(len(at) for at in tables.rows.all_cells())
     if fewest < FEWEST_ROWS:
         raise InputError(

@@ -55,6 +55,7 @@ class IdentificationStrength:
         None  # of the average's denominator, its square over its variance
     )
     n_known: int = 0  # outcome rows whose treatment, or its probability, is known
+    is_dose: bool = False  # whether gaps are in standard deviations of the dose
     n_clusters: int | None = None  # in which rows depend on each other
     design_effect: float | None = None  # on the variance of the average
 
@@ -146,6 +147,9 @@ def strength_of(
     rows: LabelledRows, *, n_jobs: int | None = None
 ) -> IdentificationStrength:
     """Measure the strength from checked rows of two populations or more."""
+    if rows.dose is not None:  # squares would be those of the distance from 0
+        label = rows.label - rows.label[~rows.is_outcome].mean()
+        rows = replace(rows, label=label)
     policy = sum_policies(rows, n_jobs=n_jobs)
     if len(rows.names) == 1:
         strength = IdentificationStrength(0.0, 0.0, 0.0, 1, tuple(rows.names))
@@ -154,6 +158,8 @@ def strength_of(
     if rows.exposure is not None:
         known = ~np.isnan(rows.exposure) & rows.is_outcome
         strength = replace(strength, n_known=int(known.sum()))
+    if rows.dose is not None:
+        strength = replace(strength, is_dose=True)
     if rows.cluster is None:
         return strength
     return replace(strength, n_clusters=len(np.unique(rows.cluster)))
@@ -234,9 +240,12 @@ def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> No
             if strength.strength is None
             else f" (strength {strength.strength:.1f}, below {STRONG:g})"
         )
+        what = "treatment probabilities"
+        if strength.is_dose:
+            what = "mean doses, in standard deviations,"
         warnings.warn(
-            f"the {who} populations' policies can hardly be told apart: treatment probabilities "
-            f"differ by {strength.mean_gap:{gap}} on average{known}. Uplift is weakly identified "
+            f"the {who} populations' policies can hardly be told apart: {what} differ by "
+            f"{strength.mean_gap:{gap}} on average{known}. Uplift is weakly identified "
             "and its error grows like the inverse of that gap. See "
             "`unjoined.identification_strength`.",
             WeakIdentificationWarning,

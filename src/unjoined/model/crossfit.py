@@ -94,8 +94,8 @@ class Likelihood:
     def propensities(self, X: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
         features = X if self.scaling is None else self.scaling(X)
-        each = [np.clip(policy(features), 0.0, 1.0) for policy in self.policies]
-        return np.column_stack(each)
+        each = np.column_stack([policy(features) for policy in self.policies])
+        return self.coding.as_policy(each)
 
     def exposure(
         self, propensities: Array, population: IntArray, known: Array | None = None
@@ -165,6 +165,7 @@ class EffectModels:
     outcomes: tuple[AdditiveAverage, ...]  # of each fold of the outcome rows
     offset: float  # of the inner outcome that base and effect are fitted to
     scale: float
+    coding: OutcomeCoding
 
     @property
     def n_folds(self) -> int:
@@ -178,7 +179,7 @@ class EffectModels:
     def propensities(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
         propensities = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
-        return np.clip(np.column_stack(propensities), CLIP, 1.0 - CLIP)
+        return self.coding.as_policy(np.column_stack(propensities), CLIP)
 
     def __call__(
         self,
@@ -316,6 +317,7 @@ class CrossFit:
             without,
             likelihood.offset,
             likelihood.scale,
+            likelihood.coding,
         )
         nuisances = models(rows.X, of_outcome, of_policy, n_jobs=n_jobs)
         return cls(rows, likelihood, fit, models, of_outcome, nuisances)

@@ -44,7 +44,7 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
     for k in range(K):
         coefs = _policy_without(designs, rows, fold, k)
         for propensity, B, coef in zip(propensities, designs, coefs, strict=True):
-            propensity[:, k] = np.clip(B @ coef, CLIP, 1.0 - CLIP)
+            propensity[:, k] = rows.coding.as_policy(B @ coef, CLIP)
     policies = np.empty((n, K))
     mean = np.empty(n)
     effect = np.empty(n)
