@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -256,6 +256,21 @@ def effect_in_words(
     value = signed(float(np.clip(estimate.value, -most, most)))
     per = " for each unit of dose" if is_dose else ""
     return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}."
+
+
+def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Say what each of several treatments gains over none, and the best for each person."""
+    each = "; ".join(f"{arm} {with_interval(values[arm])}" for arm in arms)
+    best, more = (values[n] for n in ("the best for each", "over the best for all"))
+    words = (
+        f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}. If "
+        f"each gets the one that is predicted to be best, or none: {with_interval(best)}. That is "
+        f"{with_interval(more)} more than the best single one for all."
+    )
+    low, _ = more.interval(0.95)
+    if low > 0.0:
+        return words
+    return f"{words} The rows do not show that choosing for each person pays."
 
 
 def policies_in_words(strength: Any, contrast: Array | None = None) -> str:

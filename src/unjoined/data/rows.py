@@ -123,6 +123,16 @@ class Rows:
         used = (self.cell < 2 * len(self.names)) & (self.weight > 0.0)
         return np.asarray(used if self.count is None else used & (self.count > 0.0))
 
+    def of_arm(self, X: Array, j: int) -> LabelledRows:
+        """Return labelled rows in which treatment j of several is 1 and every other one is 0.
+
+        Their policies are real numbers once what goes with other treatments is taken out of them.
+        """
+        is_it = np.where(np.isnan(self.label), np.nan, self.label == j)
+        label = np.where(self.is_outcome, self.label, is_it)
+        rows = replace(self, label=label, arms=(), dose=1.0).labelled(X)
+        return replace(rows, arms=(self.arms[0], self.arms[j]))
+
     def labelled(self, X: Array) -> LabelledRows:
         """Return the rows that have a label and a weight in the inner coding, with features X.
 
@@ -237,6 +247,7 @@ class LabelledRows(Rows):
         "group",
         "exposure",
         "twin",
+        "aside",
     )
     # (n,) of the people that a row stands for, if it stands for several
     group: IntArray | None = field(default=None, kw_only=True)
@@ -244,6 +255,13 @@ class LabelledRows(Rows):
     exposure: Array | None = field(default=None, kw_only=True)
     # (n,) the same number for an outcome row and its copy among treatment rows, -1 elsewhere
     twin: IntArray | None = field(default=None, kw_only=True)
+    # (n,) what other treatments add to the outcome beyond their policies, at treatment rows
+    aside: Array | None = field(default=None, kw_only=True)
+
+    @property
+    def is_dose(self) -> bool:
+        """Whether treatments are amounts, rather than one of several or yes and no."""
+        return self.dose is not None and not self.arms
 
     def with_copies(self) -> Self:
         """Return the rows and behind them, as treatment rows, those whose exposure is known."""

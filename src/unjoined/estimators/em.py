@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -39,7 +39,6 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import AUTO, BERNOULLI, GAUSSIAN, Likelihood
 from unjoined.model.regressors import (
     MEAN_FOLDS,
-    ConditionalMean,
     fit_policies,
     last_step,
     seeded_clone,
@@ -464,7 +463,7 @@ class EMUplift(UpliftEstimator):
 
     fit_: EMFit
     family_: str
-    policies_: tuple[ConditionalMean, ...]
+    policies_: tuple[Callable[[Array], Array], ...]
     scaling_: Scaling
     outcome_scaling_: Scaling
     shift_: ShiftReport | None

@@ -53,7 +53,6 @@ from unjoined.model.crossfit import (
     CrossFit,
     Likelihood,
 )
-from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
 from unjoined.model.specifications import (
     AdditiveAverage,
@@ -77,7 +76,7 @@ PROBABLY, CLEARLY = 2.2, 3.0
 T = TypeVar("T")
 
 
-def _check_columns(name: str, value: Any) -> None:
+def check_list(name: str, value: Any) -> None:
     """Allow a list of columns; whether they are there, the rows will tell."""
     if not isinstance(value, list | tuple | np.ndarray):
         raise InputError(
@@ -214,7 +213,7 @@ class Uplift(UpliftEstimator):
     _parameters: ClassVar[dict[str, Check]] = {
         "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN),
         "randomised": check_bool,
-        "categorical_features": _check_columns,
+        "categorical_features": check_list,
         "shift_clip": optional(check_positive),
         "verbose": check_verbose,
     }
@@ -224,7 +223,7 @@ class Uplift(UpliftEstimator):
     keeps_crossfit: ClassVar[bool] = True  # of its rows, as ``crossfit_``
 
     family_: str
-    policies_: tuple[ConditionalMean, ...]
+    policies_: tuple[Callable[[Array], Array], ...]
     fit_: AdditiveAverage
     scaling_: Scaling
     outcome_scaling_: Scaling
@@ -412,7 +411,8 @@ class Uplift(UpliftEstimator):
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured().shifted(shrunk - average.value)
-        if rows.dose is not None:
+        self.dose_weights_ = np.empty((0, 3))
+        if rows.is_dose and rows.dose is not None:
             dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
             self.dose_weights_ = evaluation.dose_weights(dose)
         if self.randomised:
@@ -615,9 +615,9 @@ class Uplift(UpliftEstimator):
         if self.randomised:
             words = compliers_in_words(self.compliers_, self.complier_share_)
             offered = {"compliers": words}
-        is_dose = self._coding.dose is not None
+        is_dose = self.identification_.is_dose
         doses = {}
-        if is_dose and len(self.dose_weights_):
+        if len(self.dose_weights_):
             doses["doses"] = doses_in_words(self.dose_weights_)
         average = effect_in_words(self.average_effect_, most, is_dose=is_dose)
         return offered | {

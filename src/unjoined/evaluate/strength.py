@@ -158,7 +158,7 @@ def strength_of(
     if rows.exposure is not None:
         known = ~np.isnan(rows.exposure) & rows.is_outcome
         strength = replace(strength, n_known=int(known.sum()))
-    if rows.dose is not None:
+    if rows.is_dose:
         strength = replace(strength, is_dose=True)
     if rows.cluster is None:
         return strength

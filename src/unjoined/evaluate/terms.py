@@ -226,6 +226,9 @@ class EvaluationRows:
     size: Array  # (K,) outcome rows of each population
     exposure: Array | None  # (n,) treatment or policy where it is known, NaN elsewhere
     known: Array  # (K, 2) share of the outcome rows whose exposure is known, and its variance
+    aside: (
+        Array | None
+    )  # (n,) what other treatments add beyond their policies, outcome units
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
 
@@ -252,7 +255,7 @@ class EvaluationRows:
             "policies",
             "effect",
         )
-        beside = ("exposure", "unit", "count")
+        beside = ("exposure", "aside", "unit", "count")
         given = [name for name in beside if getattr(self, name) is not None]
         some = {name: getattr(self, name)[at] for name in (*names, *given)}
         return replace(self, **some)
@@ -446,6 +449,9 @@ class EvaluationRows:
         treatment = self.is_treatment
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
+        if self.aside is not None:
+            corrected = reach * self.aside
+            numerator = numerator - np.where(treatment, corrected, 0.0)
         return RatioTerms(
             self.cell,
             self.share,
@@ -601,6 +607,7 @@ def labelled_part(
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
         exposure=rows.exposure,
         known=_known_exposures(rows, own),
+        aside=None if rows.aside is None else scale * rows.aside,
         unit=rows.unit,
         count=rows.count,
     )
@@ -650,6 +657,8 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new])
         for name, new in behind.items()
     }
+    if labelled.aside is not None:
+        both["aside"] = np.append(labelled.aside, zeros)
     if labelled.exposure is not None:
         both["exposure"] = np.append(labelled.exposure, np.full(len(X), np.nan))
     if labelled.unit is not None:

@@ -15,12 +15,7 @@ from unjoined.data.rows import LabelledRows, deal_rows, some_rows
 from unjoined.model.averaging import CHOICE_ROWS, average_specifications
 from unjoined.model.basis import Scaling
 from unjoined.model.families import BernoulliFamily, Family, GaussianFamily, MeanFamily
-from unjoined.model.regressors import (
-    ConditionalMean,
-    FoldedPolicy,
-    Nuisances,
-    fit_policies,
-)
+from unjoined.model.regressors import FoldedPolicy, Nuisances, fit_policies
 from unjoined.model.specifications import (
     EFFECT_SPECIFICATIONS,
     GROWING_SPECIFICATIONS,
@@ -42,7 +37,7 @@ class Likelihood:
     family: str
     coding: OutcomeCoding
     outcome_scaling: Scaling
-    policies: tuple[ConditionalMean, ...]
+    policies: tuple[Callable[[Array], Array], ...]
     scaling: Scaling | None = (
         None  # of the features that policies take, None if as they are
     )
@@ -52,7 +47,7 @@ class Likelihood:
         cls,
         rows: LabelledRows,
         family: str,
-        policies: tuple[ConditionalMean, ...],
+        policies: tuple[Callable[[Array], Array], ...],
         scaling: Scaling | None = None,
     ) -> Likelihood:
         """Return the likelihood of rows, by default of the family that suits them."""
@@ -267,9 +262,35 @@ class CrossFit:
         likelihood = Likelihood.of_rows(
             rows, family, tuple(each.policy for each in policies)
         )
+        most = CHOICE_ROWS if is_given else None
+        return cls.of_policies(
+            rows,
+            likelihood,
+            policies,
+            fold,
+            categorical=categorical,
+            most=most,
+            n_jobs=n_jobs,
+            rng=rng,
+        )
+
+    @classmethod
+    def of_policies(
+        cls,
+        rows: LabelledRows,
+        likelihood: Likelihood,
+        policies: tuple[FoldedPolicy, ...],
+        fold: IntArray,
+        *,
+        categorical: tuple[int, ...] = (),
+        most: int | None = None,
+        n_jobs: int | None,
+        rng: Rng,
+    ) -> CrossFit:
+        """Fit base and effect where policies are known, to so many outcome rows at most."""
         at = rows.of_kind(OUTCOME)
-        if is_given:
-            at = at[some_rows(len(at), CHOICE_ROWS, rng)]
+        if most is not None:
+            at = at[some_rows(len(at), most, rng)]
         outcomes, propensity = likelihood.outcomes(rows, at)
         fit, without, place = average_specifications(
             outcomes,

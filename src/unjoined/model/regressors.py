@@ -208,7 +208,7 @@ def fit_conditional_mean(
 class FoldedPolicy:
     """One population's policy, and the fits to all but each fold of its treatment rows."""
 
-    policy: ConditionalMean
+    policy: Callable[[Array], Array]
     without: tuple[
         Callable[[Array], Array], ...
     ]  # treatment being -1/+1; () if not known
