@@ -423,7 +423,7 @@ class Uplift(UpliftEstimator):
             self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
         self.average_effect_ = self.gain_.everyone()
-        self.heterogeneity_ = self.gain_.slope()
+        self.heterogeneity_ = self.gain_.rise
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""

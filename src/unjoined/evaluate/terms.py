@@ -408,9 +408,8 @@ class EvaluationRows:
         return np.column_stack([grid[:-1], grid[1:], weight / weight.sum()])
 
     def average(self) -> Estimate:
-        """Return the average uplift, as `where_it_shows` measures it over all people."""
-        everyone = np.zeros(len(self.cell), dtype=np.int64)
-        return self.where_it_shows(everyone, 1).average()
+        """Return the average uplift of the people spoken for."""
+        return self.terms(self.omega()).average()
 
     def design_effect(self) -> float | None:
         """Return how much more the average varies than if no row depended on another."""
@@ -424,7 +423,8 @@ class EvaluationRows:
 
         People count as ever, by `omega`. What the nuisances leave of the effect is taken to be
         the same within a group, and is measured where policies differ most: of all ways to weigh
-        rows, that has the least variance if outcomes vary alike.
+        rows, that has the least variance if outcomes vary alike. For tests of whether people
+        differ; averages may not take it for granted.
         """
         omega = self.omega()
         square = self.gap**2
