@@ -625,7 +625,7 @@ def check_known_policy(policy: ArrayLike | None, n: int) -> Array | None:
     """Return known probabilities of treatment, NaN where a row has none; None if no row has one."""
     if policy is None:
         return None
-    known = _label_column("policy", policy, n, "known policy")
+    known = np.array(_label_column("policy", policy, n, "known policy"))
     outside = (known < 0.0) | (known > 1.0)
     if outside.any():
         raise LabelError(

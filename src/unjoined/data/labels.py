@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -359,6 +359,9 @@ class SeparateLabels(Mapping[str, Any]):
         }
         if population is not None:
             labels["population"] = population
+        for name, policy in known.items():
+            if isinstance(policy, str):
+                labels[f"policy of {name}"] = policy
         chosen, left = check_named_columns(labels, features, ignore)
         codes = check_categories(categories, labels, chosen)
         source = TableSource(
@@ -459,6 +462,7 @@ class SeparateLabels(Mapping[str, Any]):
         label, kind, known, weight = (
             np.concatenate(part) for part in zip(*joined, strict=True)
         )
+        _check_policies(source.policies, {*known[kind == OUTCOME].tolist()})
         clusters = None
         if source.cluster is not None:  # people to be scored need none
             clusters = np.concatenate(
@@ -721,15 +725,22 @@ def _known_policies(
         )
     known = {population_name(name): policy for name, policy in policies.items()}
     names = {str(table.population) for table in tables if table.kind == OUTCOME}
+    if population is None:
+        _check_policies(known, names)
     for name, policy in known.items():
-        if population is None and name not in names:
-            raise TableError(
-                f"policies names {name!r}, a population without an outcome table; there are "
-                f"{shown(sorted(names))}{did_you_mean(name, names)}"
-            )
         if not (isinstance(policy, str) or callable(policy)):
             check_share(f"the policy of {name!r}", policy, zero_allowed=True)
     return known
+
+
+def _check_policies(policies: Iterable[str], names: Collection[str]) -> None:
+    """Refuse policies of populations that have no outcome rows."""
+    for name in policies:
+        if name not in names:
+            raise TableError(
+                f"policies names {name!r}, a population without an outcome table; there are "
+                f"{shown(sorted(names))}{did_you_mean(name, sorted(names))}"
+            )
 
 
 def _named_tables(

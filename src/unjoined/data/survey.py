@@ -540,8 +540,8 @@ def check_named_columns(
     for name in names or ():
         if name in taken:
             raise TableError(
-                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters "
-                "and populations are not features."
+                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters, "
+                "populations and known policies are not features."
             )
     if names is not None and not set(names) - set(ignore):
         raise TableError(
