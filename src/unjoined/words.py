@@ -71,8 +71,8 @@ FINDINGS = {
         "outcomes are counted, and add it as a feature or choose other populations.",
     ),
     "panel.refuted": (
-        "what the tables say of uplift differs from what the rows with both labels say ({what}: "
-        "corrected p {p:.2g}).",
+        "what the populations say of uplift differs from what the rows with both labels say "
+        "({what}; corrected p {p:.2g}).",
         "Either people respond differently in the populations, or something beside the features "
         "decided who was treated among the rows with both labels. Find out which, and leave the "
         "others out.",
@@ -83,7 +83,7 @@ FINDINGS = {
         "Find out how these people were chosen. If by whether they were treated, leave them out.",
     ),
     "policy.refuted": (
-        "the policy that was given is not what {where} shows (corrected p {p:.2g}).",
+        "the policy that was given is not what is seen in {where} (corrected p {p:.2g}).",
         "Leave the policy out, so that it is fitted to the treatments, or find out who was "
         "treated otherwise than planned.",
     ),

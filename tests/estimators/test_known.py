@@ -569,7 +569,7 @@ def test_treatment_rows_test_a_policy_that_is_claimed(two_folds):
     found = diagnose(claimed(0, 0.2))
     assert found.verdict == "not identified"
     assert (
-        "the policy that was given is not what the treatment table of east shows"
+        "the policy that was given is not what is seen in the treatment table of east"
         in found.findings[0].what
     )
     what = "treatments follow the known policy"

@@ -247,11 +247,11 @@ class SeparateLabels(Mapping[str, Any]):
     @classmethod
     def from_tables(
         cls,
-        outcomes: Any,
-        treatments: Any,
+        outcomes: Any = None,
+        treatments: Any = None,
         *,
         outcome: str,
-        treatment: str,
+        treatment: str | None = None,
         population: str | None = None,
         treated: Any = None,
         target: Any = None,
@@ -276,9 +276,11 @@ class SeparateLabels(Mapping[str, Any]):
         outcomes, treatments : mapping of population name to table, or table
             Two tables each, or more, under the same names; or with ``population`` one table each.
             Columns are matched by name, so their order may differ. Streamed, one party alone may
-            give some of the tables, and an empty mapping or None for the rest.
+            give some of the tables, and an empty mapping or None for the rest. Populations in
+            ``policies`` or ``both`` need no others.
         outcome, treatment : str
-            The label's column in the outcome and in the treatment tables.
+            The label's column in the outcome and in the treatment tables. Where all policies are
+            known there is no treatment.
         population : str, optional
             Column with the population's name, if there is one table of each kind.
         treated : value, optional
@@ -352,11 +354,16 @@ class SeparateLabels(Mapping[str, Any]):
         known = _known_policies(policies, tables, population)
         labels = {
             "outcome": outcome,
-            "treatment": treatment,
             "sample_weight": sample_weight,
             "cluster": cluster,
             "count": count,
         }
+        if (
+            treatment is not None
+            or both is not None
+            or any(table.kind == TREATMENT for table in tables)
+        ):
+            labels["treatment"] = treatment
         if population is not None:
             labels["population"] = population
         for name, policy in known.items():
@@ -745,7 +752,7 @@ def _check_policies(policies: Iterable[str], names: Collection[str]) -> None:
 
 def _named_tables(
     outcomes: tuple[str, Any, str],
-    treatments: tuple[str, Any, str] | None,
+    treatments: tuple[str, Any, str | None] | None,
     population: str | None,
     treated: Any,
 ) -> list[Table]:
@@ -761,6 +768,8 @@ def _named_tables(
             tables += (
                 [] if given is None else [Table(given, kind, label, None, treated)]
             )
+            continue
+        if given is None:
             continue
         if not isinstance(given, Mapping):
             raise TableError(

@@ -393,7 +393,8 @@ class Survey(NamedTuple):
             looks.pop(name, None)
         for name in filter(None, {*self.columns.policies.values()} & {*looks}):
             looks.pop(name)
-        named = dict.fromkeys(table.label for table in self.tables if table.label)
+        both = [label for t in self.tables for label in (t.label, t.joint)]
+        named = dict.fromkeys(filter(None, both))
         labels = {label: looks.pop(label, {}) for label in named}
         cells = {
             cell: look.title

@@ -163,7 +163,8 @@ class Verdict:
     @property
     def untested(self) -> str:
         """What an answer assumes that these tables cannot show; empty if there is no answer."""
-        if self.grade == UNKNOWN:
+        refuted = any(finding.code == "panel.refuted" for finding in self.findings)
+        if self.grade == UNKNOWN or refuted:
             return ""
         return untested_in_words(
             self.populations,
@@ -356,7 +357,8 @@ def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
         elif check.what == ALIKE:
             yield _finding(grade, "panel.treated", where=check.where, p=p)
         elif check.what.startswith(PANEL):
-            yield _finding(grade, "panel.refuted", what=check.what, p=p)
+            what = check.what.removeprefix(PANEL).strip(" ()")
+            yield _finding(grade, "panel.refuted", what=what, p=p)
         elif check.where == ALL_TABLES:
             yield _finding(grade, "law.refuted", what=check.what, p=p)
 
