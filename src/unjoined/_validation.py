@@ -674,7 +674,7 @@ def check_known_policy(
     """
     if policy is None:
         return None
-    known = _label_column("policy", policy, n, "known policy")
+    known = np.array(_label_column("policy", policy, n, "known policy"))
     outside = (known < 0.0) | (known > 1.0)
     if outside.any() and not is_dose:
         raise LabelError(

@@ -71,20 +71,31 @@ FINDINGS = {
         "outcomes are counted, and add it as a feature or choose other populations.",
     ),
     "panel.refuted": (
-        "what the tables say of uplift differs from what the rows with both labels say ({what}: "
-        "corrected p {p:.2g}).",
+        "what the populations say of uplift differs from what the rows with both labels say "
+        "({what}; corrected p {p:.2g}).",
         "Either people respond differently in the populations, or something beside the features "
         "decided who was treated among the rows with both labels. Find out which, and leave the "
         "others out.",
     ),
+    "panel.treated": (
+        "in {where} more or fewer were treated than in its treatment table, at the same features "
+        "(corrected p {p:.2g}).",
+        "Find out how these people were chosen. If by whether they were treated, leave them out.",
+    ),
     "policy.refuted": (
-        "the {where} contradicts the policy that was given (corrected p {p:.2g}).",
+        "the policy that was given is not what is seen in {where} (corrected p {p:.2g}).",
         "Leave the policy out, so that it is fitted to the treatments, or find out who was "
         "treated otherwise than planned.",
     ),
     "strength.no gap": (
         "the policies cannot be told apart (z = {z:.1f}, below {least:g}).",
         f"{MORE_GAP}; more rows help only where there is a difference.",
+    ),
+    "strength.one": (
+        "there is one population, and what is known of treatment does not vary among people with "
+        "the same features.",
+        "Give a second population that was treated differently, or chances that were drawn by "
+        "lot.",
     ),
     "strength.small gap": (
         "the policies differ too little for these rows (strength {strength:.1f}, below "
@@ -127,6 +138,10 @@ FINDINGS = {
     "fit.small gap": (
         "The policies differ just enough; look at the intervals before you act (first-stage F = "
         "{f:,.0f}).",
+        "Nothing else was checked.",
+    ),
+    "fit.known": (
+        "What is known of treatment is enough to tell uplift.",
         "Nothing else was checked.",
     ),
     "fit.gap": (
@@ -275,16 +290,11 @@ def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) 
 
 def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
     """Say how different the policies are, and which populations were held against which."""
-    gap = f"{100 * strength.rms_gap:.0f} percentage points"
-    if strength.is_dose:
-        gap = f"{strength.rms_gap:.2f} standard deviations of the dose"
-    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
-    words = (
-        "The policies can hardly be told apart: nothing here is reliable."
-        if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell{by}."
+    known = (
+        "" if strength.is_known and not strength.n_joint else known_in_words(strength)
     )
-    words = " ".join(filter(None, [words, clusters_in_words(strength)]))
+    said = (_policies(strength), known, clusters_in_words(strength))
+    words = " ".join(filter(None, said))
     if contrast is None:
         return words
     one, other = (
@@ -296,6 +306,27 @@ def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
         for side in (1, -1)
     )
     return f"{words} Held against each other: {one} and {other}."
+
+
+def _policies(strength: Any) -> str:
+    """Say how different the policies are."""
+    gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    if strength.is_dose:
+        gap = f"{strength.rms_gap:.2f} standard deviations of the dose"
+    if len(strength.populations) == 1:
+        if strength.is_weak:
+            return (
+                f"{FINDINGS['strength.one'][0].capitalize()} Nothing here is reliable."
+            )
+        known = "The chance of treatment is known, and varies among people with the same features."
+        return "" if strength.n_joint else known
+    if strength.is_weak:
+        return "The policies can hardly be told apart: nothing here is reliable."
+    if strength.is_known:
+        known = "" if strength.n_joint else "are known and "
+        return f"The policies {known}differ by about {gap}."
+    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
+    return f"The policies differ by about {gap}, which the rows can tell{by}."
 
 
 def clusters_in_words(strength: Any) -> str:
@@ -318,12 +349,17 @@ def compliers_in_words(compliers: Any, share: Any) -> str:
 
 
 def untested_in_words(
-    populations: Sequence[Any], *, is_randomised: bool = False, has_panel: bool = False
+    populations: Sequence[Any],
+    *,
+    is_randomised: bool = False,
+    has_panel: bool = False,
+    is_tested: bool = True,
 ) -> str:
     """Say what the tables of two populations cannot show; three or more can be tested for it.
 
     Where chance decided on the population, people are alike, and hidden reasons do no harm. Rows
-    with both labels test it, and one population is made of such rows or of known policies.
+    with both labels test it once `diagnose` was asked. One population is made of such rows or of
+    known policies.
     """
     if is_randomised:
         return (
@@ -335,25 +371,41 @@ def untested_in_words(
         return "Not tested: that nothing beside the features and chance decided who was treated."
     if len(populations) != 2:
         return ""
-    one, two = populations
+    alike = "that people with the same features respond alike in {} and {}.".format(
+        *populations
+    )
+    if has_panel and not is_tested:
+        return f"Not tested yet: {alike} The rows with both labels can show it (unjoined check)."
     if has_panel:
         return (
-            f"Tested by the rows with both labels: that people with the same features respond "
-            f"alike in {one} and {two}. A shift below the error of that test would not show."
+            f"Tested by the rows with both labels: {alike} A shift below the error of that test "
+            "would not show."
         )
     return (
-        f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
-        "populations cannot show it, and any other difference between them passes for uplift."
+        f"Not tested: {alike} Two populations cannot show it, and any other difference between "
+        "them passes for uplift."
     )
 
 
-def known_in_words(n: int, worth: float) -> str:
-    """Say what rows with both labels, or with a known policy, are worth."""
-    each = "more than any number of" if np.isinf(worth) else f"{worth:.1f}"
-    return (
-        f"Known: in {n:,} outcome rows the treatment or its probability is known. One of them "
-        f"tells as much of uplift as {each} outcome rows for which it is not."
-    )
+def known_in_words(strength: Any, worth: float = math.nan) -> str:
+    """Say of how many outcome rows more is known, and what one is worth; nothing if it is none."""
+    said = []
+    if strength.n_joint:
+        said.append(f"{strength.n_joint:,} outcome rows have both labels")
+    if strength.n_policy:
+        said.append(f"the policy of {strength.n_policy:,} outcome rows is known")
+    words = " and ".join(said)
+    if not words:
+        return ""
+    words = f"{words[0].upper()}{words[1:]}."
+    if math.isinf(worth) and len(strength.populations) > 1:
+        words += " The populations alone would tell nothing of uplift."
+    elif math.isfinite(worth):
+        words += (
+            f" One of them tells as much of uplift as {worth:.1f} outcome rows of which only the "
+            "population is known."
+        )
+    return words
 
 
 def reach_in_words(record: Any) -> str:

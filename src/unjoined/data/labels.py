@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -271,11 +271,11 @@ class SeparateLabels(Mapping[str, Any]):
     @classmethod
     def from_tables(
         cls,
-        outcomes: Any,
-        treatments: Any,
+        outcomes: Any = None,
+        treatments: Any = None,
         *,
         outcome: str,
-        treatment: str,
+        treatment: str | None = None,
         population: str | None = None,
         treated: Any = None,
         target: Any = None,
@@ -302,9 +302,11 @@ class SeparateLabels(Mapping[str, Any]):
         outcomes, treatments : mapping of population name to table, or table
             Two tables each, or more, under the same names; or with ``population`` one table each.
             Columns are matched by name, so their order may differ. Streamed, one party alone may
-            give some of the tables, and an empty mapping or None for the rest.
+            give some of the tables, and an empty mapping or None for the rest. Populations in
+            ``policies`` or ``both`` need no others.
         outcome, treatment : str
-            The label's column in the outcome and in the treatment tables.
+            The label's column in the outcome and in the treatment tables. Where all policies are
+            known there is no treatment.
         population : str, optional
             Column with the population's name, if there is one table of each kind.
         treated : value, optional
@@ -385,13 +387,21 @@ class SeparateLabels(Mapping[str, Any]):
         known = _known_policies(policies, tables, population)
         labels = {
             "outcome": outcome,
-            "treatment": treatment,
             "sample_weight": sample_weight,
             "cluster": cluster,
             "count": count,
         }
+        if (
+            treatment is not None
+            or both is not None
+            or any(table.kind == TREATMENT for table in tables)
+        ):
+            labels["treatment"] = treatment
         if population is not None:
             labels["population"] = population
+        for name, policy in known.items():
+            if isinstance(policy, str):
+                labels[f"policy of {name}"] = policy
         chosen, left = check_named_columns(labels, features, ignore)
         codes = check_categories(categories, labels, chosen)
         source = TableSource(
@@ -492,6 +502,7 @@ class SeparateLabels(Mapping[str, Any]):
         label, kind, known, weight = (
             np.concatenate(part) for part in zip(*joined, strict=True)
         )
+        _check_policies(source.policies, {*known[kind == OUTCOME].tolist()})
         clusters = None
         if source.cluster is not None:  # people to be scored need none
             clusters = np.concatenate(
@@ -781,20 +792,27 @@ def _known_policies(
         )
     known = {population_name(name): policy for name, policy in policies.items()}
     names = {str(table.population) for table in tables if table.kind == OUTCOME}
+    if population is None:
+        _check_policies(known, names)
     for name, policy in known.items():
-        if population is None and name not in names:
-            raise TableError(
-                f"policies names {name!r}, a population without an outcome table; there are "
-                f"{shown(sorted(names))}{did_you_mean(name, names)}"
-            )
         if not (isinstance(policy, str) or callable(policy)):
             check_share(f"the policy of {name!r}", policy, zero_allowed=True)
     return known
 
 
+def _check_policies(policies: Iterable[str], names: Collection[str]) -> None:
+    """Refuse policies of populations that have no outcome rows."""
+    for name in policies:
+        if name not in names:
+            raise TableError(
+                f"policies names {name!r}, a population without an outcome table; there are "
+                f"{shown(sorted(names))}{did_you_mean(name, sorted(names))}"
+            )
+
+
 def _named_tables(
     outcomes: tuple[str, Any, str],
-    treatments: tuple[str, Any, str] | None,
+    treatments: tuple[str, Any, str | None] | None,
     population: str | None,
     treated: Any,
 ) -> list[Table]:
@@ -810,6 +828,8 @@ def _named_tables(
             tables += (
                 [] if given is None else [Table(given, kind, label, None, treated)]
             )
+            continue
+        if given is None:
             continue
         if not isinstance(given, Mapping):
             raise TableError(

@@ -159,6 +159,8 @@ class Rows:
             coding,
             cluster=self.cluster,
             count=self.count,
+            joint=None if self.joint is None else self.joint / unit,
+            policy=None if self.policy is None else self.policy / unit,
             exposure=None if exposure is None else exposure / unit,
             dose=self.dose,
         )
@@ -242,8 +244,7 @@ class LabelledRows(Rows):
 
     coding: OutcomeCoding
     beside: ClassVar[tuple[str, ...]] = (
-        "cluster",
-        "count",
+        *Rows.beside,
         "group",
         "exposure",
         "twin",
@@ -284,16 +285,22 @@ class LabelledRows(Rows):
             return np.zeros(len(self), dtype=bool)
         return np.asarray((self.twin >= 0) & ~self.is_outcome)
 
-    @cached_property
-    def known_share(self) -> Array:
-        """Of each population's outcomes, the share of those whose exposure is known."""
-        if self.exposure is None:
-            return np.zeros(len(self.names))
-        known = ~np.isnan(self.exposure)
-        cells = [self.at(OUTCOME, k) for k in range(len(self.names))]
-        return np.array(
-            [np.average(known[at], weights=self.weight[at]) for at in cells]
-        )
+    def without_exposure(self) -> Self:
+        """Return the rows with both labels as outcome rows and treatment rows, each by itself.
+
+        Who was treated by choice may differ from who was not, so that nothing is told by comparing
+        them within a population.
+        """
+        return replace(self, exposure=None)
+
+    @property
+    def people_weight(self) -> Array:
+        """Weight of each row as somebody: copies have none, as they stand there already."""
+        return np.where(self.is_copy, 0.0, self.weight)
+
+    def without_copies(self) -> Self:
+        """Return the rows without those that `with_copies` put behind them."""
+        return replace(self.take(~self.is_copy), twin=None)
 
     @cached_property
     def people(self) -> list[int]:
@@ -331,7 +338,7 @@ class LabelledRows(Rows):
         Copies are left out.
         """
         if self.twin is not None:
-            return replace(self.take(~self.is_copy), twin=None).independent(rng)
+            return self.without_copies().independent(rng)
         if self.cluster is not None:
             order = rng.permutation(len(self))
             cell = self.cell[order].astype(np.int64)
@@ -370,8 +377,7 @@ class LabelledRows(Rows):
         if self.twin is not None:
             copy = self.is_copy
             fold = np.empty(len(self), dtype=np.int64)
-            own = replace(self.take(~copy), twin=None)
-            fold[~copy] = own.deal(n_folds, rng)
+            fold[~copy] = self.without_copies().deal(n_folds, rng)
             of_twin = np.zeros(self.twin.max() + 1, dtype=np.int64)
             of_twin[self.twin[~copy]] = fold[~copy]
             fold[copy] = of_twin[self.twin[copy]]

@@ -21,9 +21,11 @@ from unjoined._validation import (
     KINDS,
     OUTCOME,
     OutcomeCoding,
+    check_known_policy,
     check_labels,
     check_population,
     check_positive,
+    check_treatment,
     check_weight,
 )
 from unjoined.data.encode import TableEncoder
@@ -266,6 +268,11 @@ class Uplift(UpliftEstimator):
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "crossfit_"}
 
+    def _suited(self, rows: LabelledRows) -> LabelledRows:
+        """Return rows as the estimand has them: who takes an offer up is no fair comparison."""
+        rows = super()._suited(rows)
+        return rows.without_exposure() if self.randomised else rows
+
     def _fit_stream(
         self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None
     ) -> None:
@@ -390,7 +397,7 @@ class Uplift(UpliftEstimator):
         evaluation = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
         few = some_rows(len(rows), DESCRIBED_ROWS, rng)
         X = rows.X[few]
-        weight = rows.weight[few]
+        weight = rows.people_weight[few]
         count = None if rows.count is None else rows.count[few]
         noise = ranking_noise(crossfit.models.scores(X), count)
 
@@ -583,8 +590,9 @@ class Uplift(UpliftEstimator):
         beside = (sample_weight, cluster, count, policy, dose, control)
         columns = (y, treatment, population, *beside)
         rows = OutcomesToScore.of_call(self, X, columns)
+        known = None if self.randomised else rows.exposure
         outcome, exposure, _ = self._likelihood.rows(
-            rows.X, rows.label, rows.population
+            rows.X, rows.label, rows.population, known
         )
         scored = ModelRows(rows.X, outcome, exposure, rows.weight)
         return float(np.average(self.fit_.log_likelihood(scored), weights=rows.weight))
@@ -682,6 +690,7 @@ class OutcomesToScore(NamedTuple):
     label: Array
     population: IntArray
     weight: Array
+    exposure: Array | None  # treatment or its probability where it is known, else NaN
 
     @classmethod
     def of_call(cls, model: Any, X: Any, columns: tuple[Any, ...]) -> OutcomesToScore:
@@ -692,17 +701,36 @@ class OutcomesToScore(NamedTuple):
         features, rows = columns_of(X, columns, method="score")
         if rows is not None:
             columns = tuple(X.get(name) for name in COLUMNS[1:])
-        y, treatment, population, sample_weight, _, count, *_ = columns
+        y, treatment, population, sample_weight, _, count, policy, dose, _ = columns
         matrix = model._check_features(features, reset=False)
-        label, code, _ = check_labels(y, treatment, len(matrix))
+        label, code, joint = check_labels(y, treatment, len(matrix))
+        coding: OutcomeCoding = model._coding
+        if (coding.dose is not None) != bool(dose):
+            raise InputError(
+                "the model was fitted to doses and these rows have none, or the other way round. "
+                "Pass dose=True as in fit."
+            )
+        exposure = check_known_policy(policy, len(matrix), is_dose=bool(dose))
+        if joint is not None:
+            both = ~np.isnan(joint)
+            exposure = joint if exposure is None else exposure
+            exposure[both] = (
+                joint[both] if dose else 0.5 + 0.5 * check_treatment(joint[both])
+            )
+        exposure = None if exposure is None else exposure / (coding.dose or 1.0)
         names = check_population(population, code)
         weight = check_weight(sample_weight, len(matrix))
         if count is not None:
             weight = weight * np.asarray(count, dtype=np.float64)
         used = (code == KINDS.index(OUTCOME)) & (weight > 0.0)
-        coding: OutcomeCoding = model._coding
         index = check_scored(model.populations_, coding, names[used], label[used])
-        return cls(matrix[used], coding.encode(label[used]), index, weight[used])
+        return cls(
+            matrix[used],
+            coding.encode(label[used]),
+            index,
+            weight[used],
+            None if exposure is None else exposure[used],
+        )
 
 
 def check_scored(

@@ -827,7 +827,9 @@ def record_gain(
         score, compared = out_of_fold_scores(model, tables, fold, few)
         predicted = model.predict(take_rows(tables.data.X, tables.used))
     noise = ranking_noise(compared)
-    gain = GainByScore.of_rows(evaluation, score, predicted, tables.rows.weight, noise)
+    gain = GainByScore.of_rows(
+        evaluation, score, predicted, tables.rows.people_weight, noise
+    )
     model.gain_ = gain
     return gain
 

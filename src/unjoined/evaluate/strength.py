@@ -12,7 +12,12 @@ import numpy as np
 from scipy.linalg import eigh, solve
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
-from unjoined._validation import check_probability, check_same_length, check_vector
+from unjoined._validation import (
+    OUTCOME,
+    check_probability,
+    check_same_length,
+    check_vector,
+)
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import WeakIdentificationWarning
@@ -59,7 +64,11 @@ class IdentificationStrength:
     strength: float | None = (
         None  # of the average's denominator, its square over its variance
     )
-    n_known: int = 0  # outcome rows whose treatment, or its probability, is known
+    n_joint: int = 0  # outcome rows that have both labels
+    n_policy: int = 0  # other outcome rows whose probability of treatment is known
+    is_known: bool = (
+        False  # whether these are all, so that no policy rests on treatment rows
+    )
     is_dose: bool = False  # whether gaps are in standard deviations of the dose
     n_clusters: int | None = None  # in which rows depend on each other
     design_effect: float | None = None  # on the variance of the average
@@ -71,10 +80,11 @@ class IdentificationStrength:
         Features in which policies do not differ change it little, as they would the F of all
         functions of x. A chi-square below 17 is weak whatever the strength: of a few rows, all of
         them treated, the gap seems to be known exactly. Where no average was made, the chi-square
-        has to exceed 17 by what noise alone would hardly reach. Rows whose treatment or policy is
-        known do not rest on it.
+        has to exceed 17 by what noise alone would hardly reach. What is known and rows with both
+        labels do not rest on it.
         """
-        chi_square = np.inf if self.n_known else self.f_statistic * self.degrees
+        is_free = self.is_known or self.n_joint
+        chi_square = np.inf if is_free else self.f_statistic * self.degrees
         if self.strength is not None:
             return not min(self.strength, chi_square) >= STRONG
         noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
@@ -89,7 +99,7 @@ class IdentificationStrength:
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns of a table of all pairs of populations, ready for a data frame."""
         names = ("mean_gap", "rms_gap", "f_statistic", "degrees", "is_weak")
-        pairs = self.pairs or (self,)
+        pairs = self.pairs or ((self,) if len(self.populations) > 1 else ())
         ends = {"first": 0, "second": 1}
         columns = {
             end: [pair.populations[k] for pair in pairs] for end, k in ends.items()
@@ -161,8 +171,18 @@ def strength_of(
     else:
         strength = strength_of_sums(policy, rows.names, rows.X.shape[1])
     if rows.exposure is not None:
-        known = ~np.isnan(rows.exposure) & rows.is_outcome
-        strength = replace(strength, n_known=int(known.sum()))
+        at = rows.of_kind(OUTCOME)
+        people = np.ones(len(at)) if rows.count is None else rows.count[at]
+        known = ~np.isnan(rows.exposure[at])
+        both = np.zeros(len(at), dtype=bool)
+        if rows.joint is not None:
+            both = ~np.isnan(rows.joint[at])
+        strength = replace(
+            strength,
+            n_joint=int(people[both].sum()),
+            n_policy=int(people[known & ~both].sum()),
+            is_known=bool(known.all()),
+        )
     if rows.is_dose:
         strength = replace(strength, is_dose=True)
     if rows.cluster is None:
@@ -239,7 +259,16 @@ def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> No
     """Warn the caller of ``fit`` if the policies can hardly be told apart."""
     if strength.is_weak:
         m = len(strength.populations)
-        who, gap = ("two", "+.3f") if m <= 2 else (str(m), ".3f")
+        if m == 1:
+            warnings.warn(
+                "there is one population, and what is known of treatment hardly varies among "
+                "people with the same features. Uplift is weakly identified. Give a second "
+                "population that was treated differently, or chances that were drawn by lot.",
+                WeakIdentificationWarning,
+                stacklevel=stacklevel,
+            )
+            return
+        who, gap = ("two", "+.3f") if m == 2 else (str(m), ".3f")
         known = (
             ""
             if strength.strength is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from sklearn.tree import DecisionTreeRegressor
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME
@@ -23,6 +24,8 @@ from unjoined.model.shift import weigh_shift
 FULL_GAP = 0.2  # from this gap on a person counts fully
 N_FOLDS = 5
 MOST_DOSES = 21  # ends of the ranges of doses that are told apart
+BY_CHANCE = 0.1  # share of its variance that is left of what features do not decide
+TREE_ROWS, MOST_TREE_ROWS, LEAF_ROWS = 60, 2000, 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -375,14 +378,17 @@ class EvaluationRows:
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
     def gap_in_errors(self) -> float:
-        """Return how many standard errors the policy gap is away from 0, over all people."""
+        """Return how many standard errors the policy gap is away from 0, over all people.
+
+        Infinite if treatment, or a chance of it that varies, is known of every outcome row.
+        """
         square = self.gap**2
         reach = np.where(self.is_treatment, square * self.contrast() * self.ratio, 0.0)
         own = reach * self.correction
         D, V = self.total_given_target(self.aim * square + own, reach * self.known_rest)
-        if V > 0.0:
-            return float(D / np.sqrt(V))
-        return math.inf if D > 0.0 and self.known[:, 0].all() else 0.0
+        if D > 0.0 and np.all(self.known[:, 0] == 1.0):
+            return math.inf
+        return float(D / np.sqrt(V)) if V > 0.0 else 0.0
 
     def dose_weights(self, dose: Array) -> Array:
         r"""Return how much each range of doses counts in the average: from, to and weight, (m, 3).
@@ -555,8 +561,8 @@ def evaluation_of(
 ) -> EvaluationRows:
     """Return labelled rows whose nuisances are known, all of them being the target."""
     labelled = labelled_part(rows, fold, nuisances, ratio)
-    total = float(rows.weight.sum())
-    return replace(labelled, aim=rows.weight / (total * labelled.share))
+    weight = rows.people_weight
+    return replace(labelled, aim=weight / (weight.sum() * labelled.share))
 
 
 def average_effect(rows: LabelledRows) -> Estimate:
@@ -584,11 +590,8 @@ def labelled_part(
     n = len(rows.label)
     scale = rows.coding.scale
     own = nuisances.policies[np.arange(n), rows.population]
-    met = (
-        own
-        if rows.exposure is None
-        else np.where(np.isnan(rows.exposure), own, rows.exposure)
-    )
+    exposure = _beyond_features(rows, own)
+    met = own if exposure is None else np.where(np.isnan(exposure), own, exposure)
     expected = nuisances.outcome_mean + (met - nuisances.mean_policy) * nuisances.effect
     residual = np.where(
         rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
@@ -605,29 +608,81 @@ def labelled_part(
         policies=nuisances.policies,
         effect=scale * nuisances.effect,
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
-        exposure=rows.exposure,
-        known=_known_exposures(rows, own),
+        exposure=exposure,
+        known=_known_exposures(rows, own, exposure),
         aside=None if rows.aside is None else scale * rows.aside,
         unit=rows.unit,
         count=rows.count,
     )
 
 
-def _known_exposures(rows: LabelledRows, own: Array) -> Array:
+def _beyond_features(rows: LabelledRows, own: Array) -> Array | None:
+    """Return exposures that vary among people with the same features, NaN elsewhere.
+
+    A policy that is a function of the features is known from its copies among treatment rows, as a
+    fitted one is from treatments, and no error of its fit biases a ratio then. ``own`` (n,) is the
+    policy of each row. None if nothing varies.
+    """
+    if rows.exposure is None:
+        return None
+    exposure = np.where(rows.is_outcome, rows.exposure, np.nan)
+    is_treatment = (exposure == 0.0) | (exposure == 1.0)
+    for k in range(len(rows.names)):
+        cell = rows.at(OUTCOME, k)
+        cell = cell[~np.isnan(exposure[cell])]
+        for at in (cell[is_treatment[cell]], cell[~is_treatment[cell]]):
+            columns = rows.X[at], exposure[at], own[at], rows.weight[at]
+            if len(at) and not _varies(*columns):
+                exposure[at] = np.nan
+    return None if np.isnan(exposure).all() else exposure
+
+
+def _varies(X: Array, exposure: Array, own: Array, weight: Array) -> bool:
+    """Tell whether exposures vary at equal features, and not by what a policy's fit has missed.
+
+    A tree finds in one half of the rows what was missed, and is met by the other half.
+    """
+    if np.ptp(exposure) == 0.0:
+        return False
+    middle = np.average(exposure, weights=weight)
+    total = float(np.average((exposure - middle) ** 2, weights=weight))
+    off = exposure - own
+    square = float(np.average(off**2, weights=weight))
+    rest = square
+    if len(off) >= TREE_ROWS:
+        at = np.arange(len(off))[:: -(-len(off) // MOST_TREE_ROWS)]
+        half = np.arange(len(at)) % 2
+        left = np.empty(len(at))
+        for j in (0, 1):
+            learnt, met = at[half != j], half == j
+            tree = DecisionTreeRegressor(min_samples_leaf=LEAF_ROWS, random_state=0)
+            tree.fit(X[learnt], off[learnt], sample_weight=weight[learnt])
+            left[met] = (off[at[met]] - tree.predict(X[at[met]])) ** 2
+        rest = min(square, float(np.average(left, weights=weight[at])))
+    return rest > max(BY_CHANCE * total, 0.5 * square)
+
+
+def _known_exposures(rows: LabelledRows, own: Array, exposure: Array | None) -> Array:
     """Return the share of known exposures of each population, and their variance at equal features.
 
     That of treatments is NaN, as the policy says it. ``own`` (n,) is the policy of each row.
     """
-    known = np.column_stack([rows.known_share, np.full(len(rows.names), np.nan)])
-    if rows.exposure is None:
+    known = np.column_stack(
+        [np.zeros(len(rows.names)), np.full(len(rows.names), np.nan)]
+    )
+    if exposure is None:
         return known
+    is_known = ~np.isnan(exposure)
     for k in range(len(rows.names)):
-        at = rows.at(OUTCOME, k)
-        at = at[~np.isnan(rows.exposure[at])]
-        exposure = rows.exposure[at]
+        cell = rows.at(OUTCOME, k)
+        at = cell[is_known[cell]]
+        known[k, 0] = np.average(is_known[cell], weights=rows.weight[cell])
         is_real = rows.dose is not None
-        if len(at) and (is_real or ((exposure != 0.0) & (exposure != 1.0)).any()):
-            known[k, 1] = np.average((exposure - own[at]) ** 2, weights=rows.weight[at])
+        if len(at) and (
+            is_real or ((exposure[at] != 0.0) & (exposure[at] != 1.0)).any()
+        ):
+            off = (exposure[at] - own[at]) ** 2
+            known[k, 1] = np.average(off, weights=rows.weight[at])
     return known
 
 

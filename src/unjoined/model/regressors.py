@@ -228,15 +228,18 @@ class FoldedPolicy:
         model: AdditiveAverage,
         without: tuple[AdditiveAverage, ...],
         fold: IntArray,
-        coding: tuple[float, float] = (0.0, 1.0),
+        offset: float = 0.0,
+        scale: float = 1.0,
         *,
         is_binary: bool = True,
     ) -> FoldedPolicy:
-        """Return the policy that additive models give of treatments, with offset and scale."""
-        low, reach = coding
-        mean = AdditiveMean(model, low, reach, is_binary)
+        """Return the policy that additive models of treatments 0 and 1 give.
+
+        Or of known probabilities, of two values or more, with their offset and scale.
+        """
+        mean = AdditiveMean(model, offset, scale, is_binary)
         others = tuple(
-            AdditiveMean(each, 2.0 * low - 1.0, 2.0 * reach, is_binary)
+            AdditiveMean(each, 2.0 * offset - 1.0, 2.0 * scale, is_binary)
             for each in without
         )
         return cls(ConditionalMean(mean, 0.0, 1.0), others, fold)
@@ -278,16 +281,15 @@ def fit_policies(
                 rng=rng,
             )
             is_binary = isinstance(family, BernoulliFamily)
-            policies.append(
-                FoldedPolicy.of_specifications(
-                    *found, (coding[0], coding[1]), is_binary=is_binary
-                )
+            policy = FoldedPolicy.of_specifications(
+                *found, *coding, is_binary=is_binary
             )
+            policies.append(policy)
         else:
-            policy = fit_conditional_mean(
+            mean = fit_conditional_mean(
                 seeded_clone(model, rng), X[at], propensity, weight
             )
-            policies.append(FoldedPolicy(policy, (), np.zeros(len(at), dtype=np.int64)))
+            policies.append(FoldedPolicy(mean, (), np.zeros(len(at), dtype=np.int64)))
     return tuple(policies)
 
 
