@@ -780,6 +780,7 @@ class OutcomeCoding:
     offset: float
     scale: float
     is_binary: bool
+    is_amount: bool = False  # 0 or more, so that one may be a multiple of another
 
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
@@ -807,8 +808,9 @@ def check_outcome(y: Array) -> OutcomeCoding:
             f"{SMALLEST:g} or more."
         )
     if np.all((y == low) | (y == high)):
-        return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
-    return OutcomeCoding(0.0, 1.0, is_binary=False)
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        return OutcomeCoding(middle, half, is_binary=True, is_amount=low == 0.0)
+    return OutcomeCoding(0.0, 1.0, is_binary=False, is_amount=low >= 0.0)
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:

@@ -206,8 +206,23 @@ def places_of(size: float) -> int:
     return min(max(1 - math.floor(math.log10(size)), 0), 6)
 
 
-def effect_in_words(estimate: Any, most: float = np.inf) -> str:
-    """Say what the average effect is, as far as it is known; it cannot exceed ``most``."""
+def relative_in_words(relative: Any, level: float = 0.95) -> str:
+    """Return a relative effect in percent, with its interval and what it is a share of."""
+    low, high = relative.interval(level)
+    places = places_of(50.0 * (high - low))
+
+    def say(share: float) -> str:
+        return f"{rounded(100.0 * share, places, sign=True)}%"
+
+    ends = interval(low, high, level, say)
+    return f"{say(relative.value)} ({ends}) of what it would be untreated"
+
+
+def effect_in_words(estimate: Any, most: float = np.inf, relative: Any = None) -> str:
+    """Say what the average effect is, as far as it is known; it cannot exceed ``most``.
+
+    ``relative`` is the same effect over what the outcome would be untreated, if that is known.
+    """
     if estimate is None:
         return "Average effect: not known; fit to rows to know it."
     if not np.isfinite(estimate.value):
@@ -222,7 +237,10 @@ def effect_in_words(estimate: Any, most: float = np.inf) -> str:
         )
     ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
     value = signed(float(np.clip(estimate.value, -most, most)))
-    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome."
+    more = "" if relative is None else f": {relative_in_words(relative)}"
+    return (
+        f"Average effect: {value} ({interval(*ends)}), in units of the outcome{more}."
+    )
 
 
 def policies_in_words(strength: Any, contrast: Array | None = None) -> str:

@@ -134,6 +134,10 @@ class Uplift(UpliftEstimator):
     average_effect_ : Estimate
         Average uplift of the people for whom policies differ enough to tell, in units of the
         outcome. A ratio whose interval is Fieller's: it holds whatever the fitted functions are.
+    relative_effect_ : Estimate or None
+        The same average over the mean outcome that these people would have untreated: 0.5 is half
+        as much again. Fieller's interval. None if an outcome is negative, if that mean cannot be
+        told from 0, or with ``randomised``.
     gain_ : GainByScore
         What treating any list of people gains, with an interval, from their predictions alone.
     heterogeneity_ : Estimate
@@ -381,9 +385,10 @@ class Uplift(UpliftEstimator):
         count = None if rows.count is None else rows.count[few]
         noise = ranking_noise(crossfit.models.scores(X), count)
 
-        def measured() -> GainByScore:
+        def measured(change: float = 0.0) -> GainByScore:
+            predicted = self._predict_rows(X)
             return GainByScore.of_rows(
-                evaluation, evaluation.effect, self._predict_rows(X), weight, noise
+                evaluation, evaluation.effect, predicted, weight, noise, change
             )
 
         record = measured()
@@ -397,7 +402,7 @@ class Uplift(UpliftEstimator):
                 self.family_ != BERNOULLI
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
-            record = measured().shifted(shrunk - average.value)
+            record = measured(shrunk - average.value)
         if self.randomised:
             terms = evaluation.terms(evaluation.gap)
             self.compliers_ = terms.average()
@@ -406,6 +411,8 @@ class Uplift(UpliftEstimator):
             self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
         self.average_effect_ = self.gain_.everyone()
+        # Those who take an offer up are not those who do not: no base is theirs.
+        self.relative_effect_ = None if self.randomised else self.gain_.relative
         self.heterogeneity_ = self.gain_.slope()
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
@@ -593,7 +600,10 @@ class Uplift(UpliftEstimator):
             words = compliers_in_words(self.compliers_, self.complier_share_)
             offered = {"compliers": words}
         return offered | {
-            "average": effect_in_words(self.average_effect_, most) + known,
+            "average": effect_in_words(
+                self.average_effect_, most, self.relative_effect_
+            )
+            + known,
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."

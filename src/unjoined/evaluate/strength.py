@@ -269,6 +269,9 @@ class GainByScore:
         Share of people who are in each bin and for whom the policies differ enough to tell.
     speaks_for : float
         Share of people for whom the policies differ enough to tell, from 0 to 1.
+    relative : Estimate or None
+        Average uplift of everyone over their mean outcome without treatment; None if outcomes may
+        be negative, or that mean cannot be told from 0.
 
     Notes
     -----
@@ -302,6 +305,7 @@ class GainByScore:
     share: Array
     known: Array
     speaks_for: float
+    relative: Estimate | None = None
 
     def __repr__(self) -> str:
         """Return what is kept, without its numbers."""
@@ -315,12 +319,14 @@ class GainByScore:
         predicted: Array,
         weight: Array,
         noise: float,
+        change: float = 0.0,
     ) -> GainByScore:
         """Make the record from out-of-fold scores of all rows, ranked within the rows' folds.
 
         ``predicted`` (m,) are predictions of the model itself at training rows that count by
         ``weight``: they say where bins end. Scores are in the units of the predictions. ``noise``
-        is the share of it in what the fits rank by, as `ranking_noise` tells it.
+        is the share of it in what the fits rank by, as `ranking_noise` tells it. All people are
+        taken to gain more by ``change``, outcome units, than was measured.
         """
         fewest = int(np.bincount(evaluation.cell, evaluation.count).min())
         few = int(np.clip(fewest // BIN_ROWS, 1, FEW_BINS))
@@ -333,7 +339,7 @@ class GainByScore:
         for at in cell_positions(evaluation.fold):
             rank[at] = mid_ranks(score[at], people[at])
         place = np.searchsorted(below, rank, side="right")
-        terms = evaluation.where_it_shows(place, J)
+        terms = evaluation.where_it_shows(place, J).shifted(change)
         totals = terms.by_bin(place, J)
         share = np.diff(np.concatenate([[0.0], below, [1.0]]))
         apart = np.eye(J) - share[:, None]  # takes off each bin's share of the total
@@ -352,6 +358,7 @@ class GainByScore:
             share,
             evaluation.terms(evaluation.omega()).by_bin(place, J).value[J:],
             terms.speaks_for,
+            evaluation.relative(terms),
         )
 
     def everyone(self) -> Estimate:
@@ -364,17 +371,6 @@ class GainByScore:
         """
         return self._totals(
             np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1)
-        )
-
-    def shifted(self, change: float) -> GainByScore:
-        """Return the record of people who gain more by ``change`` each, outcome units."""
-        J = len(self.share)
-        turn = np.eye(2 * J)
-        turn[:J, J:] = change * np.eye(J)
-        return replace(
-            self,
-            numerator=self.numerator + change * self.denominator,
-            covariance=turn @ self.covariance @ turn.T,
         )
 
     def slope(self) -> Estimate:
