@@ -376,7 +376,9 @@ class SeparateLabels(Mapping[str, Any]):
         )
         lazy = stream is not False and any(is_dask(table.table) for table in tables)
         if lazy or (stream is None and _is_large(tables)) or stream:
-            _refuse_streaming(count=count, policies=policies, both=both)
+            _refuse_streaming(
+                count=count if lazy else None, policies=policies, both=both
+            )
             if target is not None:
                 raise InputError(
                     "target was given with tables that are streamed. Give the people to be scored "

@@ -287,7 +287,7 @@ class TableSource:
                 seen[table.title] = seen.get(table.title, False) or bool(
                     chunk.label.any()
                 )
-            yield chunk
+            yield from chunk.written_out(CHUNK_ROWS)
         several = any(len(treated_values(table.treated)) > 1 for table in self.tables)
         if not all(seen.values()) or several:  # one of several may be in no table
             check_all_treated((table, frame) for table, frame, _ in self._pieces())
