@@ -846,6 +846,7 @@ class OutcomeCoding:
     scale: float
     is_binary: bool
     dose: float | None = None
+    is_amount: bool = False  # 0 or more, so that one may be a multiple of another
 
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
@@ -878,8 +879,11 @@ def check_outcome(y: Array, dose: float | None = None) -> OutcomeCoding:
             f"{SMALLEST:g} or more."
         )
     if dose is None and np.all((y == low) | (y == high)):
-        return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
-    return OutcomeCoding(0.0, 1.0, is_binary=False, dose=dose)
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        return OutcomeCoding(middle, half, is_binary=True, is_amount=low == 0.0)
+    # Of doses a base is that of no dose, which few may have.
+    amount = dose is None and low >= 0.0
+    return OutcomeCoding(0.0, 1.0, is_binary=False, is_amount=amount, dose=dose)
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:

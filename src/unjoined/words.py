@@ -251,10 +251,25 @@ def doses_in_words(weights: Array) -> str:
     )
 
 
+def relative_in_words(relative: Any, level: float = 0.95) -> str:
+    """Return a relative effect in percent, with its interval and what it is a share of."""
+    low, high = relative.interval(level)
+    places = places_of(50.0 * (high - low))
+
+    def say(share: float) -> str:
+        return f"{rounded(100.0 * share, places, sign=True)}%"
+
+    ends = interval(low, high, level, say)
+    return f"{say(relative.value)} ({ends}) of what it would be untreated"
+
+
 def effect_in_words(
-    estimate: Any, most: float = np.inf, *, is_dose: bool = False
+    estimate: Any, most: float = np.inf, relative: Any = None, *, is_dose: bool = False
 ) -> str:
-    """Say what the average effect is, as far as it is known; it cannot exceed ``most``."""
+    """Say what the average effect is, as far as it is known; it cannot exceed ``most``.
+
+    ``relative`` is the same effect over what the outcome would be untreated, if that is known.
+    """
     if estimate is None:
         return "Average effect: not known; fit to rows to know it."
     if not np.isfinite(estimate.value):
@@ -270,7 +285,8 @@ def effect_in_words(
     ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
     value = signed(float(np.clip(estimate.value, -most, most)))
     per = " for each unit of dose" if is_dose else ""
-    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}."
+    more = "" if relative is None else f": {relative_in_words(relative)}"
+    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}{more}."
 
 
 def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) -> str:

@@ -349,6 +349,10 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     average = getattr(fitted, "average_effect_", None)
     if average is not None:
         facts["average_effect"] = estimate_facts(average)
+        relative = fitted.relative_effect_
+        facts["relative_effect"] = (
+            None if relative is None else estimate_facts(relative)
+        )
     lines = fitted.summary_lines()
     del lines["features"]  # all of them have been named
     if strength.is_weak and fitted.verdict_.is_settled:

@@ -12,6 +12,7 @@ from unjoined.cli.options import (
     AsJson,
     Checkpoint,
     Cluster,
+    Count,
     Force,
     Outcome,
     Outcomes,
@@ -111,6 +112,7 @@ def aggregate(
     population: Population = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     min_count: Annotated[
         int, typer.Option("--min-count", min=2, help="Fewest effective rows to a sum.")

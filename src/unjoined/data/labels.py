@@ -420,7 +420,7 @@ class SeparateLabels(Mapping[str, Any]):
         lazy = stream is not False and any(is_dask(table.table) for table in tables)
         if lazy or (stream is None and _is_large(tables)) or stream:
             given = {"dose": dose or None, "control": control, "policies": policies}
-            _refuse_streaming(count=count, both=both, **given)
+            _refuse_streaming(count=count if lazy else None, both=both, **given)
             if target is not None:
                 raise InputError(
                     "target was given with tables that are streamed. Give the people to be scored "

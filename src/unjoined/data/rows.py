@@ -520,6 +520,20 @@ class Chunk(Rows):
         """Return the positions of the rows of each cell that have a weight, outcomes first."""
         return [at[self.weight[at] > 0.0] for at in self.all_cells()]
 
+    def written_out(self, most: int) -> Iterator[Self]:
+        """Yield a row for each person, at most so many at a time; all rows are of one kind."""
+        if self.count is None or not len(self):
+            yield replace(self, count=None)
+            return
+        label = "y" if self.is_outcome.all() else "treatment"
+        columns = {label: self.label, "count": self.count}
+        at, given = spread_shares(columns, len(self))
+        ends = np.cumsum(given["count"].astype(np.int64))
+        for start in range(0, int(ends[-1]), most):
+            people = np.arange(start, min(start + most, int(ends[-1])))
+            own = np.searchsorted(ends, people, side="right")
+            yield replace(self.take(at[own]), label=given[label][own], count=None)
+
     def table_sizes(self) -> Counter[tuple[str, Any]]:
         """Return how many rows of each table count."""
         return Counter(dict(zip(self.tables, map(len, self.counted()), strict=True)))

@@ -47,7 +47,7 @@ from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import Estimate, critical_value
 from unjoined.evaluate.scores import weighted_risk
 from unjoined.evaluate.strength import IdentificationStrength, strength_of, warn_if_weak
-from unjoined.evaluate.terms import average_effect, evaluation_of, linear_evaluation
+from unjoined.evaluate.terms import evaluation_of, linear_evaluation
 from unjoined.evaluate.verdict import Verdict, verdict_of_fit
 from unjoined.model.basis import Scaling
 from unjoined.model.census import Census
@@ -185,6 +185,7 @@ class UpliftEstimator(BaseEstimator, ABC):
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
+    relative_effect_: Estimate | None = None
     run_: dict[
         str, Any
     ]  # versions, settings with the seed, and a fingerprint of the rows
@@ -316,7 +317,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         if strength is None or several:
             strength = strength_of(rows, n_jobs=n_jobs)
         if not hasattr(self, "average_effect_"):
-            self.average_effect_ = average_effect(rows)
+            own = linear_evaluation(rows)
+            self.average_effect_, self.relative_effect_ = own.average(), own.relative()
         self._conclude(rows, strength, stacklevel=3)
         return self
 
@@ -377,6 +379,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             "identification_",
             "verdict_",
             "average_effect_",
+            "relative_effect_",
             "gain_",
             "contrast_",
         ):
@@ -438,7 +441,9 @@ class UpliftEstimator(BaseEstimator, ABC):
     def summary_lines(self) -> dict[str, str]:
         """Return the lines of the summary by what they are about."""
         return {
-            "average": effect_in_words(getattr(self, "average_effect_", None)),
+            "average": effect_in_words(
+                getattr(self, "average_effect_", None), relative=self.relative_effect_
+            ),
             "policies": policies_in_words(
                 self.identification_, getattr(self, "contrast_", None)
             ),

@@ -140,6 +140,10 @@ class Uplift(UpliftEstimator):
     average_effect_ : Estimate
         Average uplift of the people for whom policies differ enough to tell, in units of the
         outcome. A ratio whose interval is Fieller's: it holds whatever the fitted functions are.
+    relative_effect_ : Estimate or None
+        The same average over the mean outcome that these people would have untreated: 0.5 is half
+        as much again. Fieller's interval. None if an outcome is negative, if that mean cannot be
+        told from 0, or with ``randomised``.
     gain_ : GainByScore
         What treating any list of people gains, with an interval, from their predictions alone.
     heterogeneity_ : Estimate
@@ -401,9 +405,10 @@ class Uplift(UpliftEstimator):
         count = None if rows.count is None else rows.count[few]
         noise = ranking_noise(crossfit.models.scores(X), count)
 
-        def measured() -> GainByScore:
+        def measured(change: float = 0.0) -> GainByScore:
+            predicted = self._predict_rows(X)
             return GainByScore.of_rows(
-                evaluation, evaluation.effect, self._predict_rows(X), weight, noise
+                evaluation, evaluation.effect, predicted, weight, noise, change
             )
 
         record = measured()
@@ -417,7 +422,7 @@ class Uplift(UpliftEstimator):
                 self.family_ != BERNOULLI
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
-            record = measured().shifted(shrunk - average.value)
+            record = measured(shrunk - average.value)
         self.dose_weights_ = np.empty((0, 3))
         if rows.is_dose and rows.dose is not None:
             dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
@@ -430,6 +435,8 @@ class Uplift(UpliftEstimator):
             self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
         self.average_effect_ = self.gain_.everyone()
+        # Those who take an offer up are not those who do not: no base is theirs.
+        self.relative_effect_ = None if self.randomised else self.gain_.relative
         self.heterogeneity_ = self.gain_.rise
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
@@ -627,7 +634,9 @@ class Uplift(UpliftEstimator):
         doses = {}
         if len(self.dose_weights_):
             doses["doses"] = doses_in_words(self.dose_weights_)
-        average = effect_in_words(self.average_effect_, most, is_dose=is_dose)
+        average = effect_in_words(
+            self.average_effect_, most, self.relative_effect_, is_dose=is_dose
+        )
         return offered | {
             "average": average + known,
             **doses,

@@ -314,6 +314,9 @@ class GainByScore:
         By how much uplift rises from the person ranked lowest to the one ranked highest, measured
         by the squared gap of the policies: that tells best whether people differ, and is 0 on
         average where they do not.
+    relative : Estimate or None
+        Average uplift of everyone over their mean outcome without treatment; None if outcomes may
+        be negative, or that mean cannot be told from 0.
 
     Notes
     -----
@@ -347,6 +350,7 @@ class GainByScore:
     share: Array
     speaks_for: float
     rise: Estimate
+    relative: Estimate | None = None
 
     def __repr__(self) -> str:
         """Return what is kept, without its numbers."""
@@ -360,12 +364,14 @@ class GainByScore:
         predicted: Array,
         weight: Array,
         noise: float,
+        change: float = 0.0,
     ) -> GainByScore:
         """Make the record from out-of-fold scores of all rows, ranked within the rows' folds.
 
         ``predicted`` (m,) are predictions of the model itself at training rows that count by
         ``weight``: they say where bins end. Scores are in the units of the predictions. ``noise``
-        is the share of it in what the fits rank by, as `ranking_noise` tells it.
+        is the share of it in what the fits rank by, as `ranking_noise` tells it. All people are
+        taken to gain more by ``change``, outcome units, than was measured.
         """
         fewest = int(np.bincount(evaluation.cell, evaluation.count).min())
         few = int(np.clip(fewest // BIN_ROWS, 1, FEW_BINS))
@@ -378,7 +384,7 @@ class GainByScore:
         for at in cell_positions(evaluation.fold):
             rank[at] = mid_ranks(score[at], people[at])
         place = np.searchsorted(below, rank, side="right")
-        terms = evaluation.terms(evaluation.omega())
+        terms = evaluation.terms(evaluation.omega()).shifted(change)
         share = np.diff(np.concatenate([[0.0], below, [1.0]]))
         apart = np.eye(J) - share[:, None]  # takes off each bin's share of the total
 
@@ -403,6 +409,7 @@ class GainByScore:
             share,
             terms.speaks_for,
             Estimate(np.nan, np.nan),
+            evaluation.relative(terms),
         )
         numerator, denominator, covariance = binned(evaluation.where_it_shows(place, J))
         shown = replace(
@@ -420,17 +427,6 @@ class GainByScore:
         """
         return self._totals(
             np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1)
-        )
-
-    def shifted(self, change: float) -> GainByScore:
-        """Return the record of people who gain more by ``change`` each, outcome units."""
-        J = len(self.share)
-        turn = np.eye(2 * J)
-        turn[:J, J:] = change * np.eye(J)
-        return replace(
-            self,
-            numerator=self.numerator + change * self.denominator,
-            covariance=turn @ self.covariance @ turn.T,
         )
 
     def slope(self) -> Estimate:

@@ -134,6 +134,8 @@ class RatioTerms:
     aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
     plain: Array  # (n,) numerator of the plain score, outcome units
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
+    seen: Array  # (n,) part in omega times the mean of all outcomes, treated or not
+    exposed: Array  # (n,) share treated among all outcome rows of such features
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
 
@@ -195,11 +197,53 @@ class RatioTerms:
         """Return the gain per person of treating by a rule (n,), over treating nobody."""
         return self.totals(self.numerator * rule, self.denominator).ratio(0, 1)
 
+    @property
+    def due(self) -> Array:
+        """Numerator of what treatment has done to the mean outcome, shape (n,)."""
+        return self.exposed * self.numerator
+
+    def shifted(self, change: float) -> RatioTerms:
+        """Return the terms of people who gain more by ``change`` each, outcome units."""
+        return replace(self, numerator=self.numerator + change * self.denominator)
+
     def group(self, member: BoolArray | Array) -> Estimate:
         """Return the average uplift of a group, given as a mask or as shares of membership."""
         return self.totals(self.numerator * member, self.denominator * member).ratio(
             0, 1
         )
+
+
+# Columns of `RatioTerms` whose totals make the relative effect.
+RELATIVE = ("numerator", "denominator", "aim", "seen", "due")
+
+
+def relative_effect(totals: Totals) -> Estimate | None:
+    r"""Return the average uplift over the mean outcome without treatment, :math:`E[u] / E[Y_0]`.
+
+    ``totals`` are those of `RELATIVE`: N, D, :math:`E[\omega]`, Q and H. At features x let
+    :math:`\tilde e = \sum_k p_k e_k` be treated of all outcome rows together. What they would be
+    without is what is seen of them, less what treatment did: with
+    :math:`a_k = p_k - \tilde e c_k`, the weights of least variance that have
+    :math:`\sum_k a_k = 1` and :math:`\sum_k a_k e_k = 0`,
+
+    .. math::
+
+        E[Y_0 \mid x] = \sum_k a_k E_k[y \mid x]
+            = \sum_k p_k E_k[y \mid x] - \tilde e \sum_k c_k E_k[y \mid x].
+
+    The first sum is Q over :math:`E[\omega]`, known well. The second is a ratio as the average
+    is, H over D, so that the base is :math:`q - H / D` and the relative effect
+    :math:`N / (q D - H)`: linear in what is noisy, and Fieller's interval holds however little
+    policies differ. None where the interval of the base does not lie above 0.
+    """
+    D, counted, Q = totals.value[1:4]
+    if not (D > 0.0 and counted > 0.0):
+        return None
+    q = Q / counted
+    base = np.array([0.0, q, -q * D / counted, D / counted, -1.0])
+    both = totals.combined(np.array([np.eye(5)[0], base, np.eye(5)[1]]))
+    low, _ = both.ratio(1, 2).interval(0.95)
+    return both.ratio(0, 1) if low > 0.0 else None
 
 
 def cell_positions(cell: IntArray) -> list[IntArray]:
@@ -226,6 +270,7 @@ class EvaluationRows:
     aim: Array  # (n,) share among the target rows, over the row's own share
     policies: Array  # (n, K)
     effect: Array  # (n,) f, outcome units
+    untreated: Array  # (n,) mean outcome without treatment, outcome units
     size: Array  # (K,) outcome rows of each population
     exposure: Array | None  # (n,) treatment or policy where it is known, NaN elsewhere
     known: Array  # (K, 2) share of the outcome rows whose exposure is known, and its variance
@@ -234,6 +279,7 @@ class EvaluationRows:
     )  # (n,) what other treatments add beyond their policies, outcome units
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
+    is_amount: bool  # whether outcomes are 0 or more
 
     @property
     def n_populations(self) -> int:
@@ -257,6 +303,7 @@ class EvaluationRows:
             "aim",
             "policies",
             "effect",
+            "untreated",
         )
         beside = ("exposure", "aside", "unit", "count")
         given = [name for name in beside if getattr(self, name) is not None]
@@ -303,9 +350,12 @@ class EvaluationRows:
     @property
     def apart(self) -> Array:
         """Each policy minus the mean policy, shape (n, K)."""
-        return np.asarray(
-            self.policies - (self.policies @ self.population_share)[:, None]
-        )
+        return np.asarray(self.policies - self.exposed[:, None])
+
+    @property
+    def exposed(self) -> Array:
+        """Policy of all populations together, shape (n,)."""
+        return np.asarray(self.policies @ self.population_share)
 
     @property
     def spread(self) -> Array:
@@ -415,7 +465,21 @@ class EvaluationRows:
 
     def average(self) -> Estimate:
         """Return the average uplift of the people spoken for."""
-        return self.terms(self.omega()).average()
+        return self.everyone().average()
+
+    def everyone(self) -> RatioTerms:
+        """Return the two numbers of each row for all people, who count as in every average."""
+        return self.terms(self.omega())
+
+    def relative(self, terms: RatioTerms | None = None) -> Estimate | None:
+        """Return the average of terms, by default `everyone`, over what it would be untreated.
+
+        None where outcomes may be negative or the base is not clear of 0; see `relative_effect`.
+        """
+        if not self.is_amount:
+            return None
+        terms = self.everyone() if terms is None else terms
+        return relative_effect(terms.totals(*(getattr(terms, c) for c in RELATIVE)))
 
     def design_effect(self) -> float | None:
         """Return how much more the average varies than if no row depended on another."""
@@ -458,6 +522,9 @@ class EvaluationRows:
         if self.aside is not None:
             corrected = reach * self.aside
             numerator = numerator - np.where(treatment, corrected, 0.0)
+        p = self.population_share[self.cell % self.n_populations]
+        seen = omega * p * self.ratio * self.correction
+        exposed = self.exposed
         return RatioTerms(
             self.cell,
             self.share,
@@ -466,6 +533,10 @@ class EvaluationRows:
             aim,
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
+            np.where(outcome, seen, 0.0)
+            - np.where(treatment, self.effect * seen, 0.0)
+            + aim * (self.untreated + exposed * self.effect),
+            exposed,
             self.unit,
             self.count,
         )
@@ -607,12 +678,14 @@ def labelled_part(
         aim=np.zeros(n),
         policies=nuisances.policies,
         effect=scale * nuisances.effect,
+        untreated=rows.coding.offset + scale * nuisances.untreated,
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
         exposure=exposure,
         known=_known_exposures(rows, own, exposure),
         aside=None if rows.aside is None else scale * rows.aside,
         unit=rows.unit,
         count=rows.count,
+        is_amount=rows.coding.is_amount,
     )
 
 
@@ -707,6 +780,7 @@ def with_target(
         "aim": ones,
         "policies": nuisances.policies,
         "effect": rows.coding.scale * nuisances.effect,
+        "untreated": rows.coding.offset + rows.coding.scale * nuisances.untreated,
     }
     both: dict[str, Any] = {
         name: np.concatenate([getattr(labelled, name), new])

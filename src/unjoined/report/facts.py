@@ -207,7 +207,10 @@ class Facts:
         bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
         if self.record is not None and bounded and not held_out:
             # One average, that of the fit's summary.
-            evaluation = replace(evaluation, average=self.record.everyone())
+            relative = None if chance else self.record.relative
+            evaluation = replace(
+                evaluation, average=self.record.everyone(), relative=relative
+            )
         self.evaluation, self.level = evaluation, evaluation.level
         outcomes = np.asarray(data.y)[data.rows(OUTCOME)]
         self.is_binary = set(np.unique(outcomes)) <= {0.0, 1.0}
