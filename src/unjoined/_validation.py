@@ -781,6 +781,11 @@ class OutcomeCoding:
     scale: float
     is_binary: bool
 
+    @property
+    def is_rate(self) -> bool:
+        """Whether outcomes are 0 or 1, so that their mean is a share of people."""
+        return self.is_binary and self.offset == self.scale == 0.5
+
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
         if (

@@ -594,6 +594,7 @@ class Uplift(UpliftEstimator):
             offered = {"compliers": words}
         return offered | {
             "average": effect_in_words(self.average_effect_, most) + known,
+            **self._robustness(),
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."

@@ -130,6 +130,7 @@ class RatioTerms:
     aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
     plain: Array  # (n,) numerator of the plain score, outcome units
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
+    met: Array  # (n,) chance of treatment that an outcome row met
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
 
@@ -142,6 +143,19 @@ class RatioTerms:
     def people(self) -> Array:
         """Share of the people spoken for that each row stands for; they add up to 1."""
         return self.share * self.aim / self.speaks_for
+
+    @property
+    def sway(self) -> Array:
+        r"""How far n moves at most if equal people of two populations differ by 1, shape (n,).
+
+        See `unjoined.evaluate.sensitivity`.
+        """
+        return np.asarray(0.5 * np.abs(self.reach))
+
+    @property
+    def picked(self) -> Array:
+        """The same if those treated gain by 1 more or less than their equals would, shape (n,)."""
+        return np.asarray(np.abs(self.reach) * self.met)
 
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
@@ -222,6 +236,7 @@ class EvaluationRows:
     aim: Array  # (n,) share among the target rows, over the row's own share
     policies: Array  # (n, K)
     effect: Array  # (n,) f, outcome units
+    untreated: Array  # (n,) mean outcome without treatment, outcome units
     size: Array  # (K,) outcome rows of each population
     exposure: Array | None  # (n,) treatment or policy where it is known, NaN elsewhere
     known: Array  # (K, 2) share of the outcome rows whose exposure is known, and its variance
@@ -250,6 +265,7 @@ class EvaluationRows:
             "aim",
             "policies",
             "effect",
+            "untreated",
         )
         beside = ("exposure", "unit", "count")
         given = [name for name in beside if getattr(self, name) is not None]
@@ -362,6 +378,15 @@ class EvaluationRows:
         )
         return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
 
+    @property
+    def met(self) -> Array:
+        """Chance of treatment that each row met: that of its population, or the known one, (n,)."""
+        own = self.policies[np.arange(len(self.cell)), self.cell % self.n_populations]
+        if self.exposure is None:
+            return own
+        is_known = ~np.isnan(self.exposure) & (self.cell < self.n_populations)
+        return np.where(is_known, self.exposure, own)
+
     def omega(self) -> Array:
         """Return how much each row's person counts, from 0 to 1, shape (n,).
 
@@ -430,6 +455,7 @@ class EvaluationRows:
             aim,
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
+            self.met,
             self.unit,
             self.count,
         )
@@ -574,6 +600,7 @@ def labelled_part(
         aim=np.zeros(n),
         policies=nuisances.policies,
         effect=scale * nuisances.effect,
+        untreated=rows.coding.offset + scale * nuisances.untreated,
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
         exposure=rows.exposure,
         known=_known_exposures(rows, own),
@@ -620,6 +647,7 @@ def with_target(
         "aim": ones,
         "policies": nuisances.policies,
         "effect": rows.coding.scale * nuisances.effect,
+        "untreated": rows.coding.offset + rows.coding.scale * nuisances.untreated,
     }
     both: dict[str, Any] = {
         name: np.concatenate([getattr(labelled, name), new])

@@ -155,6 +155,11 @@ class EffectNuisances(Nuisances):
         """Mean of the populations' policies at each row."""
         return np.asarray(self.policies.mean(axis=1))
 
+    @property
+    def untreated(self) -> Array:
+        """Mean outcome without treatment at each row, inner coding."""
+        return self.outcome_mean - self.mean_policy * self.effect
+
 
 @dataclass(frozen=True, slots=True)
 class EffectModels:
