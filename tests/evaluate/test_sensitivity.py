@@ -12,16 +12,18 @@ from scipy.special import expit
 from unjoined import SeparateLabels, Uplift, load_model, save_model
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
-from unjoined.evaluate import evaluate_uplift, sensitivity
+from unjoined.evaluate import diagnose, evaluate_uplift, sensitivity
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.sensitivity import average_claim, benchmarks_of
 from unjoined.evaluate.terms import linear_evaluation
+from unjoined.report import Terms, report_with_numbers
 
 pytestmark = pytest.mark.usefixtures("two_folds")
 
 CHANCES = {
     "two": (lambda X: expit(1.0 + X[:, 0]), lambda X: expit(-0.5 + 0.5 * X[:, 0])),
     "crossing": (lambda X: expit(2.0 * X[:, 0]), lambda X: expit(-2.0 * X[:, 0])),
+    "apart": (lambda X: np.full(len(X), 0.75), lambda X: np.full(len(X), 0.25)),
     "three": (
         lambda X: expit(1.0 + X[:, 0]),
         lambda X: expit(0.2 * X[:, 1]),
@@ -169,9 +171,9 @@ def test_benchmarks_are_those_of_regressions_without_the_column():
         spread = np.std(added - others @ coef)
         one = found[f"x{j + 1}"]
         assert one.outcome == pytest.approx(min(spread / sigma, 1.0), rel=1e-4)
-        apart = np.ptp(coef[-3:])
-        assert one.population == pytest.approx(apart / spread, rel=1e-4)
-        assert one.delta == pytest.approx(min(apart, sigma * apart / spread), rel=1e-4)
+        squared = (np.ptp(coef[-3:]) / spread) ** 2 - 2.0 / 600  # two means of 600 rows
+        assert one.population == pytest.approx(np.sqrt(max(squared, 0.0)), rel=1e-4)
+        assert one.delta == pytest.approx(sigma * one.outcome * one.population)
     assert next(iter(found)) == "x3"  # the worst first
 
 
@@ -320,8 +322,59 @@ def test_a_row_that_counts_double_is_two_rows():
     for one, other in zip(
         benchmarks_of(rows, features), benchmarks_of(twice, features), strict=True
     ):
-        assert_allclose(
-            [one.outcome, one.population, one.delta, one.moves],
-            [other.outcome, other.population, other.delta, other.moves],
-        )
+        assert_allclose([one.outcome, one.moves], [other.outcome, other.moves])
     assert average_claim(twice).sway == pytest.approx(average_claim(rows).sway)
+
+
+@pytest.mark.parametrize("hidden", [0.0, 1.0])
+def test_a_verdict_is_amber_where_a_trait_like_an_ordinary_column_would_turn_it(hidden):
+    """A has a standard deviation more of a column that adds 0.6: more than half of the effect.
+
+    Half of 0.5 is what turns the average, the policies being 0.5 apart.
+    """
+    found = diagnose(drawn("apart", n=800, hidden=hidden, effect=0.5), random_state=0)
+    topics = [finding.topic for finding in found.findings]
+    assert ("sensitivity" in topics) == (hidden > 0.0)
+    assert found.colour == ("amber" if hidden else "green")
+    assert found.without("sensitivity").colour == "green"
+    if hidden:
+        assert "telling as 'x3', and one column in four is" in found.headline
+        turns = found.sensitivity
+        assert turns.ordinary.delta > turns.average.breakdown() > 0.0
+        assert found.to_dict()["sensitivity"]["ordinary"] == "x3"
+
+
+def test_where_chance_decided_on_the_population_nothing_hidden_differs():
+    data = drawn("apart", n=300, hidden=1.0, effect=0.5)
+    found = diagnose(data, randomised=True, random_state=0)
+    assert found.sensitivity is None
+    assert "sensitivity" not in [finding.topic for finding in found.findings]
+
+
+@pytest.mark.parametrize("hidden", [0.0, 1.0])
+def test_a_report_says_what_turns_its_advice_beside_the_interval(hidden, tmp_path):
+    data = drawn("apart", n=800, hidden=hidden, effect=0.5)
+    model = Uplift(n_jobs=1, random_state=0).fit(data)
+    terms = Terms(unit="euros", value=1.0, cost=0.02)
+    path, numbers = report_with_numbers(
+        model, data, tmp_path / "r.html", terms=terms, random_state=0
+    )
+    uplift = model.predict(data.X)
+    claim = model.gain_.claim(uplift, uplift >= 0.02, cost=0.02)
+    assert numbers["breakdown"]["value"] == pytest.approx(claim.breakdown())
+    assert numbers["breakdown"]["sure"] == pytest.approx(claim.breakdown(0.95))
+    html = path.read_text()
+    first = html[html.index('id="verdict"') : html.index('id="tables"')]
+    amount = f"{claim.breakdown():.2g} euros"
+    sentence = (
+        rf"pays unless people in A respond by {amount} more than equal people in B"
+    )
+    assert re.search(sentence, first)
+    assert first.index("interval") < re.search(sentence, first).start()
+    assert "Which hidden traits would turn it" in html
+    colours = [
+        reason["colour"]
+        for reason in numbers["reasons"]
+        if "turn this advice" in reason["words"]
+    ]
+    assert colours == ["amber" if hidden else "green"]

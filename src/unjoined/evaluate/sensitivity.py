@@ -225,7 +225,7 @@ class Benchmark:
         1. A hidden trait as telling explains as much of what the features leave.
     population : float
         S: how far its means differ at most between two populations among such people, in its
-        standard deviations among them.
+        standard deviations among them, less what the draw of rows adds.
     delta : float
         How much a hidden trait as telling makes equal people differ, outcome units: R S times the
         spread of the outcome around what the features say.
@@ -382,16 +382,32 @@ class Sensitivity(Shown):
         lines += self.benchmark_words()
         return lines
 
-    def benchmark_words(self) -> list[str]:
-        """Say how the breakdown value of the average compares with the user's own columns."""
-        usual, value = self.ordinary, self.average.breakdown()
+    def benchmark_words(
+        self, claim: Claim | None = None, unit: str = UNITS
+    ) -> list[str]:
+        """Say how a breakdown value compares with the user's own columns.
+
+        Parameters
+        ----------
+        claim : Claim, optional
+            By default that of the average.
+        unit : str, optional
+            What outcomes are called, in the plural.
+
+        Returns
+        -------
+        list of str
+            A sentence; none where there is nothing to compare.
+        """
+        usual = self.ordinary
+        value = (claim or self.average).breakdown()
         if usual is None or not 0.0 < value < math.inf:
             return []
         worst = self.benchmarks[0]
+        what = "turns the average" if claim is None else "turns it"
         said = (
             f"A hidden trait as telling as {worst.column!r} would make equal people differ by "
-            f"{self.said(worst.delta)}, {times_in_words(worst.delta / value)} what turns the "
-            "average"
+            f"{self.said(worst.delta, unit)}, {times_in_words(worst.delta / value)} what {what}"
         )
         if usual is worst:
             return [f"{said}; no column tells more."]
@@ -602,6 +618,9 @@ def benchmarks_of(
     beta = M @ (weighted.T @ y)
     sigma = spread_left(rows)
     towards, D = _towards(rows)
+    people = 1.0 if rows.count is None else rows.count[at]
+    # Variance of a mean over the rows of each population.
+    drawn = np.bincount(cell, rows.share[at] ** 2 / people, K)
     found = []
     columns: dict[str, list[int]] = {}
     for j, feature in enumerate(features.columns):
@@ -610,7 +629,10 @@ def benchmarks_of(
         pull = np.linalg.solve(M[np.ix_(own, own)], beta[own])
         a = np.append(0.0, -pull @ M[own, len(beta) - K + 1 :])
         spread = math.sqrt(max(float(beta[own] @ pull), 0.0))
-        differ = float(np.ptp(a)) / spread if spread > 1e-9 * sigma else 0.0
+        differ = 0.0
+        if spread > 1e-9 * sigma:
+            noise = float(drawn[a.argmin()] + drawn[a.argmax()])
+            differ = math.sqrt(max((np.ptp(a) / spread) ** 2 - noise, 0.0))
         explains = min(spread / sigma, 1.0) if sigma > 0.0 else 0.0
         delta = explains * differ * sigma
         moves = float(a @ towards) / D if D else math.nan
