@@ -9,6 +9,10 @@ features. Shares of intervals that cover the true average, robust and plain; and
 
 columns: how far the average moves when a column is left out, as it was said and as it did.
 
+hillstrom: a mail trial is taken apart. Its customers are dealt to two populations, and mailed, by a
+column that is then hidden. What equal people then differ by is known from all 64,000 customers, and
+so is the effect. Claimed is that mails gain more than they cost, at a cost just above the effect.
+
 Finished draws are kept in a file, so that a run resumes where it stopped. A share s over n draws
 has a standard error of sqrt(s (1 - s) / n).
 """
@@ -18,21 +22,25 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from coverage import rounded
 from numpy.random import RandomState as Rng
 from scipy.special import expit
 
 from unjoined import SeparateLabels
 from unjoined._typing import Array
+from unjoined.datasets import fetch_email
 from unjoined.evaluate import sensitivity
 
 PEOPLE = 400_000
 SAVE_EVERY = 5
 HABIT = 0.7  # correlation of the outcomes of a customer
+HIDDEN = {"history": 2.0, "recency": -1.0}  # columns that deal, with log-odds
 LARGEST_GAP = 0.2  # from which on a person counts fully
 
 
@@ -243,22 +251,108 @@ def column_draw(case: Left, n: int, seed: int) -> dict[str, float]:
     }
 
 
+class Trial:
+    """A trial whose customers are dealt to populations by a column, and mailed by it as well."""
+
+    mailed = 0.4  # log-odds of being mailed, per standard deviation of the column
+
+    def __init__(self, column: str, deal: float) -> None:
+        """Hide a column; ``deal`` are log-odds of the first population, per its deviation."""
+        data = fetch_email(outcome="visit")
+        names = list(data.feature_names)
+        value = data.X[:, names.index(column)]
+        if column == "history":
+            value = np.log(value)
+        z = (value - value.mean()) / value.std()
+        hidden = (column, "history_segment")
+        kept = [j for j, name in enumerate(names) if name not in hidden]
+        self.names = [names[j] for j in kept]
+        self.X, self.y, self.t = data.X[:, kept], data.y, data.treatment
+        self.first = np.asarray(expit(deal * z))
+        self.chance = [expit(1.0 + self.mailed * z), expit(-1.0 + self.mailed * z)]
+        self.lot = float(np.mean(self.t))
+        self.truth, self.delta = self._truth()
+
+    def _truth(self) -> tuple[float, float]:
+        """Return the effect, and by how much equal people of the populations differ."""
+        Z = (self.X - self.X.mean(axis=0)) / self.X.std(axis=0)
+        B = np.column_stack([np.ones(len(Z)), Z, Z**2, self.t])
+        twice = np.vstack(
+            [np.column_stack([B, np.full(len(B), side)]) for side in (1.0, 0.0)]
+        )
+        root = np.sqrt(np.concatenate([self.first, 1.0 - self.first]))
+        y = np.concatenate([self.y, self.y])
+        coef = np.linalg.lstsq(twice * root[:, None], y * root, rcond=None)[0]
+        return float(coef[-2]), float(coef[-1])
+
+    def draw(self, n: int, seed: int) -> SeparateLabels:
+        """Return four tables of ``n`` customers each."""
+        rng = Rng(seed)
+        first = rng.random_sample(len(self.y)) < self.first
+        chance = np.where(first, *self.chance)
+        keep = np.where(self.t, chance / self.lot, (1.0 - chance) / (1.0 - self.lot))
+        at = np.flatnonzero(rng.random_sample(len(keep)) < keep / keep.max())
+        at = rng.permutation(at)
+        cells = [
+            at[(first[at] == (k == 0))][kind * n : (kind + 1) * n]
+            for k in (0, 1)
+            for kind in (0, 1)
+        ]
+        rows = np.concatenate(cells)
+        is_outcome = np.tile(np.repeat([True, False], n), 2)
+        return SeparateLabels(
+            pd.DataFrame(self.X[rows], columns=self.names),
+            np.where(is_outcome, self.y[rows], np.nan),
+            np.where(is_outcome, np.nan, self.t[rows]),
+            np.repeat(["east", "west"], 2 * n),
+        )
+
+
+def trial_draw(trial: Trial, n: int, seed: int) -> dict[str, float]:
+    """Return what one draw claims of a trial that is taken apart."""
+    found = sensitivity(None, trial.draw(n, seed), n_jobs=1, random_state=seed)
+    average = found.average
+    false = found.at(cost=trial.truth + 0.001)
+    sure = false.average.breakdown(0.95) if false.average.gains else -1.0
+    low, high = average.interval(abs(trial.delta), 0.95)
+    usual = found.ordinary
+    return {
+        "average": average.gain.value,
+        "plain covers": float(average.gain.covers(trial.truth)),
+        "robust covers": float(low <= trial.truth <= high),
+        "false claim": float(sure > 0.0),
+        "false claim, 95% sure up to delta": float(sure >= trial.delta),
+        "false claim that stays green": float(
+            sure > 0.0 and found.overturns(false.average) is None
+        ),
+        "breakdown of a gain": average.breakdown(),
+        "breakdown of a gain below delta": float(average.breakdown() < trial.delta),
+        "ordinary column": np.nan if usual is None else usual.delta,
+        "worst column": found.benchmarks[0].delta,
+    }
+
+
+def work_of(parts: list[str], n: int) -> dict[str, Callable[[int], dict[str, float]]]:
+    """Return what is to be drawn, by name."""
+    work: dict[str, Callable[[int], dict[str, float]]] = {}
+    if "robust" in parts:
+        for name, design in DESIGNS.items():
+            work[f"robust: {name}"] = partial(robust_draw, design, design.truth(), n)
+    if "columns" in parts:
+        for name, case in LEFT.items():
+            work[f"columns: {name}"] = partial(column_draw, case, n)
+    if "hillstrom" in parts:
+        for column, deal in HIDDEN.items():
+            trial = Trial(column, deal)
+            print(f"{column}: effect {trial.truth:.4f}, delta {trial.delta:.4f}")
+            work[f"hillstrom: {column}"] = partial(trial_draw, trial, 2 * n)
+    return work
+
+
 def study(draws: int, parts: list[str], n: int, out: Path | None) -> dict[str, Any]:
     """Run what is missing, draw by draw, and return means over the draws."""
     known = json.loads(out.read_text())["draws"] if out and out.exists() else {}
-    work: dict[str, Callable[[int], dict[str, float]]] = {}
-    if "robust" in parts:
-        truths = {name: design.truth() for name, design in DESIGNS.items()}
-        for name, design in DESIGNS.items():
-            truth = truths[name]
-            work[f"robust: {name}"] = lambda seed, design=design, truth=truth: (
-                robust_draw(design, truth, n, seed)
-            )
-    if "columns" in parts:
-        for name, case in LEFT.items():
-            work[f"columns: {name}"] = lambda seed, case=case: column_draw(
-                case, n, seed
-            )
+    work = work_of(parts, n)
     start = time.perf_counter()
     for seed in range(draws):
         for name, draw in work.items():
