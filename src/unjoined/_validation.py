@@ -848,6 +848,11 @@ class OutcomeCoding:
     dose: float | None = None
     is_amount: bool = False  # 0 or more, so that one may be a multiple of another
 
+    @property
+    def is_rate(self) -> bool:
+        """Whether outcomes are 0 or 1, so that their mean is a share of people."""
+        return self.is_binary and self.offset == self.scale == 0.5
+
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
         if (

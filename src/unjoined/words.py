@@ -13,6 +13,7 @@ from unjoined._support import in_digits
 from unjoined._typing import Array
 
 NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
+UNITS = "units of the outcome"
 GIVE_EVERYONE = (
     "Give everyone of {whom}, or a random sample, with 1 for those who were treated and 0 for the "
     "others."
@@ -129,6 +130,12 @@ FINDINGS = {
         "populations {where} differ in their features ({feature} by {difference:+.2f} standard "
         "deviations).",
         "Uplift allows for it where both have rows; other estimators need shift='classifier'.",
+    ),
+    "sensitivity.ordinary": (
+        "a hidden trait as telling as {column!r}, and one column in four is, would make equal "
+        "people of the populations differ by {delta}; {breakdown} turn the average effect.",
+        "Ask what else differs between the populations, and add it as a feature or find a third "
+        "population.",
     ),
     "fit.no gap": (
         "The policies are too alike to tell uplift, so do not act on this ranking (first-stage F "
@@ -434,3 +441,67 @@ def reach_in_words(record: Any) -> str:
         f"was measured on the {record.speaks_for:.0%} of people whom the populations treated "
         "differently. Of the others the tables say nothing."
     )
+
+
+def difference_in_words(value: float, *, is_rate: bool, unit: str = UNITS) -> str:
+    """Return a difference of outcomes between people: in 100 of them if outcomes are 0 or 1."""
+    if not math.isfinite(value):
+        return NOT_KNOWN if math.isnan(value) else "any amount"
+    if not is_rate:
+        return f"{in_digits(value, 2)} {unit}".rstrip()
+    unit = "" if unit == UNITS else f" {unit}"
+    return f"{in_digits(100.0 * value, 2)}{unit} in 100"
+
+
+def times_in_words(ratio: float) -> str:
+    """Return how large something is beside another, to go before it: "a third of"."""
+    named = {
+        1.0: "as much as",
+        0.5: "half of",
+        1 / 3: "a third of",
+        0.25: "a quarter of",
+    }
+    for value, words in (named | {2 / 3: "two thirds of"}).items():
+        if abs(ratio / value - 1.0) < 0.08:
+            return words
+    if ratio > 1.0:
+        return f"{in_digits(ratio, 2)} times"
+    return f"{ratio:.0%} of" if ratio >= 0.005 else "hardly any of"
+
+
+def robustness_in_words(
+    claim: Any,
+    sides: tuple[str, str] | None,
+    *,
+    is_rate: bool,
+    level: float,
+    subject: str = "Treating everyone",
+    unit: str = UNITS,
+) -> str:
+    """Say that something helps, or pays, unless equal people differ by so much; by a `Claim`.
+
+    ``sides`` are the population that treats more and the one that treats less, if they are clear.
+    """
+    value, sure = claim.breakdown(), claim.breakdown(level)
+    amount = difference_in_words(value, is_rate=is_rate, unit=unit)
+    surely = difference_in_words(sure, is_rate=is_rate, unit=UNITS if is_rate else "")
+    if math.isnan(value):
+        return f"Whether {subject[:1].lower()}{subject[1:]} helps is not known."
+    if claim.cost:
+        does = "pays" if claim.gains else "does not pay"
+    else:
+        does = "helps" if claim.gains else "harms"
+    if math.isinf(value):
+        return f"{subject} {does}, however people differ between populations."
+    if sides is None:
+        where = "more" if claim.gains else "less"
+        unless = f"people respond by {amount} more where they are treated {where},"
+    else:
+        more, less = sides if claim.gains else sides[::-1]
+        unless = (
+            f"people in {more} respond by {amount} more than equal people in {less}"
+        )
+    certain = f"{level:.0%} sure up to {surely}"
+    if not sure:
+        certain = f"not {level:.0%} sure even if they respond alike"
+    return f"{subject} {does} unless {unless} for other reasons ({certain})."

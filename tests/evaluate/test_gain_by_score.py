@@ -71,6 +71,7 @@ def record(seed=0, J=4):
         root @ root.T,
         np.full(J, 1.0 / J),
         rng.uniform(0.05, 0.3, J),
+        *rng.uniform(0.5, 1.0, (2, J)),
         0.9,
     )
 

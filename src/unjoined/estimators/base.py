@@ -59,7 +59,7 @@ from unjoined.model.regressors import (
     fit_conditional_mean,
     seeded_clone,
 )
-from unjoined.words import effect_in_words, policies_in_words
+from unjoined.words import effect_in_words, policies_in_words, robustness_in_words
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
@@ -404,6 +404,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         if own is not None:
             strength = replace(strength, design_effect=own.design_effect())
         warn_if_weak(strength, stacklevel=stacklevel + 1)
+        coded = rows if isinstance(rows, LabelledRows) else rows.plan
         names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
         doubts = []
         if isinstance(rows, LabelledRows):
@@ -420,6 +421,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             "data": fingerprint(rows),
         }
         self.populations_ = list(names)
+        self._is_rate = coded.coding.is_rate
         self.identification_ = strength
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -444,12 +446,30 @@ class UpliftEstimator(BaseEstimator, ABC):
             "average": effect_in_words(
                 getattr(self, "average_effect_", None), relative=self.relative_effect_
             ),
+            **self._robustness(),
             "policies": policies_in_words(
                 self.identification_, getattr(self, "contrast_", None)
             ),
             "features": self._features_in_words(),
             "fit": f"Fitted by {type(self).__name__}{self._fitted_in_words()}.",
         }
+
+    def _robustness(self) -> dict[str, str]:
+        """Say by how much equal people may differ before the average turns, if that is known.
+
+        Where chance decided who is in which population, people are alike.
+        """
+        record = getattr(self, "gain_", None)
+        alike = len(self.populations_) < 2 or getattr(self, "randomised", False)
+        if record is None or alike:
+            return {}
+        words = robustness_in_words(
+            record.claim(),
+            self.identification_.sides,
+            is_rate=self._is_rate,
+            level=0.95,
+        )
+        return {"robustness": words}
 
     def _features_in_words(self) -> str:
         """Name the features that were used."""

@@ -640,6 +640,7 @@ class Uplift(UpliftEstimator):
         return offered | {
             "average": average + known,
             **doses,
+            **self._robustness(),
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."

@@ -51,6 +51,7 @@ from unjoined.evaluate.estimate import (
 )
 from unjoined.evaluate.pieces import Scorer, Source
 from unjoined.evaluate.regions import NamedFeatures, Region, find_regions
+from unjoined.evaluate.sensitivity import Sensitivity, average_claim, sensitivity_of
 from unjoined.evaluate.strength import IdentificationStrength, strength_of
 from unjoined.evaluate.tables import HeldOutTables, is_source
 from unjoined.evaluate.terms import N_FOLDS, EvaluationRows, evaluation_of, with_target
@@ -157,6 +158,9 @@ class Diagnosis(Shown):
         or a known policy, on average; nan without such rows, inf if the tables tell nothing.
     checks : tuple of Check
         What could have been refuted, with p-values corrected for all of them.
+    sensitivity : Sensitivity or None
+        By how much equal people may differ between populations before the average turns; None if
+        chance decided who is in which population, or with a single one.
     """
 
     level = 0.95  # not a field: of all intervals that are shown
@@ -176,6 +180,7 @@ class Diagnosis(Shown):
     overlap: tuple[CellShift, ...] = ()
     implied_outside: float = math.nan
     known_worth: float = math.nan
+    sensitivity: Sensitivity | None = None
     verdict: str = UNKNOWN
     findings: tuple[Finding, ...] = ()
 
@@ -245,6 +250,12 @@ class Diagnosis(Shown):
         ends = "{:.0%} to {:.0%}".format(*np.clip(self.speaks_for.interval(), 0.0, 1.0))
         return f"{self.speaks_for.value:.0%} of people (95% interval {ends})"
 
+    def without(self, topic: str) -> Diagnosis:
+        """Return the same without the findings of a topic, as if it was judged elsewhere."""
+        kept = tuple(finding for finding in self.findings if finding.topic != topic)
+        verdict = kept[0].verdict if kept else IDENTIFIED
+        return replace(self, findings=kept, verdict=verdict)
+
     def remarks(self) -> list[str]:
         """Return the findings that the headline does not tell, a sentence or two each."""
         told = 0 if self.verdict == IDENTIFIED else 1
@@ -277,6 +288,10 @@ class Diagnosis(Shown):
             lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
             lines.append(clusters)
+        if self.sensitivity is not None and self.verdict != UNKNOWN:
+            turns = self.sensitivity
+            words = [turns.in_words(turns.average), *turns.benchmark_words()]
+            lines.append(f"Hidden differences: {' '.join(words)}")
         if np.isfinite(self.implied_outside):
             lines.append(
                 f"Implied means: for {self.implied_outside:.0%} of outcome rows the mean outcome "
@@ -361,6 +376,8 @@ class Diagnosis(Shown):
             name: getattr(self, name) for name in ("colour", "headline", "next_step")
         }
         plain["findings"] = [finding.to_dict() for finding in self.findings]
+        if self.sensitivity is not None:
+            plain["sensitivity"] = self.sensitivity.to_dict()
         for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
             for said, result in zip(plain[name], getattr(self, name), strict=True):
                 said[word] = getattr(result, word)
@@ -565,6 +582,16 @@ def diagnose(
         if rows.twin is not None:
             Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
             checks += check_treated(own, rows, Z)
+        turns = None
+        if not randomised and len(rows.names) > 1:
+            turns = sensitivity_of(
+                [average_claim(own)],
+                own,
+                features,
+                rows.names,
+                is_rate=rows.coding.is_rate,
+                level=Diagnosis.level,
+            )
         overlap, apart = _overlap(rows, aim, rng)
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(
@@ -581,6 +608,7 @@ def diagnose(
             implied_outside=outside,
             overlap=overlap,
             known_worth=_known_worth(own),
+            sensitivity=turns,
         )
         asides = asides._replace(z=z, regions=aimed, apart=apart)
     return judge(replace(diagnosis, checks=correct(checks)), asides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import WeakIdentificationWarning
 from unjoined.evaluate.estimate import STRONG, Estimate, Totals, widening
+from unjoined.evaluate.sensitivity import EVERYONE, Claim
 from unjoined.evaluate.terms import (
     EvaluationRows,
     RatioTerms,
@@ -38,6 +40,7 @@ MANY_ROWS = 20_000  # of the smallest table: from here on there are many bins
 BIN_ROWS = 50  # of the smallest table that a bin should have
 STEADY = 1e-3  # share of the functions' mean square that keeps g from being rough
 NARROW = 0.1  # policy gap at which a person counts half, in averages from sums
+MOSTLY = 0.85  # mean gap over its root mean square, from which few gaps are of the other sign
 SAME = 1e-9  # of the largest score: scores that differ by less are tied
 
 
@@ -89,6 +92,14 @@ class IdentificationStrength:
             return not min(self.strength, chi_square) >= STRONG
         noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
         return bool(chi_square - noise < STRONG)
+
+    @property
+    def sides(self) -> tuple[str, str] | None:
+        """The population of two that treats nearly everyone more, then the other, if one does."""
+        if len(self.populations) != 2 or abs(self.mean_gap) < MOSTLY * self.rms_gap:
+            return None
+        one, two = map(str, self.populations)
+        return (one, two) if self.mean_gap > 0.0 else (two, one)
 
     def measured_by(self, average: Estimate | None) -> IdentificationStrength:
         """Return the same with the strength of an average's denominator, if it has one."""
@@ -308,6 +319,9 @@ class GainByScore:
         Of all numerators, then all denominators.
     share : array of shape (J,)
         Of the training rows in each bin.
+    sway, picked : array of shape (J,)
+        How far numerators move at most if equal people of two populations differ by 1, and if those
+        treated gain by 1 more or less than equal people would.
     speaks_for : float
         Share of people for whom the policies differ enough to tell, from 0 to 1.
     rise : Estimate
@@ -348,6 +362,8 @@ class GainByScore:
     denominator: Array
     covariance: Array
     share: Array
+    sway: Array
+    picked: Array
     speaks_for: float
     rise: Estimate
     relative: Estimate | None = None
@@ -394,6 +410,10 @@ class GainByScore:
             covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
             return totals.value[:J], totals.value[J:], covariance
 
+        sway, picked = (
+            np.bincount(place, terms.share * moved, J).astype(np.float64)
+            for moved in (terms.sway, terms.picked)
+        )
         inside = np.searchsorted(edges[1:-1], predicted, side="right")
         there = np.bincount(inside, weight, J)
         center = np.divide(
@@ -407,6 +427,8 @@ class GainByScore:
             center,
             *binned(terms),
             share,
+            sway,
+            picked,
             terms.speaks_for,
             Estimate(np.nan, np.nan),
             evaluation.relative(terms),
@@ -428,6 +450,40 @@ class GainByScore:
         return self._totals(
             np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1)
         )
+
+    def claim(
+        self,
+        uplift: ArrayLike | None = None,
+        rule: ArrayLike | None = None,
+        *,
+        name: str = "list",
+        cost: float = 0.0,
+    ) -> Claim:
+        """Return the claim that treating people by a rule gains more than it costs.
+
+        Parameters
+        ----------
+        uplift, rule : array-like of shape (n,), optional
+            As in `gain`. Default: everyone who was ranked is treated.
+        name : str, default="list"
+            What the claim is about.
+        cost : float, default=0.0
+            Of treating a person, outcome units.
+
+        Returns
+        -------
+        Claim
+            Its gain is that of each person treated. Costs O(n).
+        """
+        if uplift is None or rule is None:
+            h, gain, name = np.ones(len(self.share)), self.everyone(), EVERYONE
+        else:
+            _, h = self._treated(uplift, rule)
+            gain = self.average(uplift, rule)
+        D = abs(float(h @ self.denominator))
+        sway, picked = (float(h @ each) for each in (self.sway, self.picked))
+        sway, picked = (each / D if D > 0.0 else math.inf for each in (sway, picked))
+        return Claim(name, gain, 1.0, sway, picked, cost)
 
     def slope(self) -> Estimate:
         """Return by how much uplift rises from the person ranked lowest to the one ranked highest.

@@ -206,7 +206,13 @@ class Asked:
         ]
 
     def gains(
-        self, model: int, scored: Sequence[Scored], sheet: Sheet, *, plain: bool
+        self,
+        model: int,
+        scored: Sequence[Scored],
+        sheet: Sheet,
+        *,
+        plain: bool,
+        swayed: bool = False,
     ) -> dict[str, Gain]:
         """Put the rules by a model's score on a sheet."""
         found = {}
@@ -223,7 +229,9 @@ class Asked:
                 functional = scored[at].budget(numbers[0], scored[at].cost)
             else:
                 functional = scored[at].rule(kind, *numbers)
-            found[name] = sheet.gain(functional, plain=plain, order=at, own=own)
+            found[name] = sheet.gain(
+                functional, plain=plain, swayed=swayed, order=at, own=own
+            )
         return found
 
 
@@ -417,6 +425,7 @@ class RowsInMemory(EvaluatedTables):
         self.sample = rows
         self.features = tables.features
         self.names = tables.rows.names
+        self.coding = tables.rows.coding
         self.columns = columns
         self.fold = fold
         self.how = how

@@ -136,6 +136,7 @@ class RatioTerms:
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
     seen: Array  # (n,) part in omega times the mean of all outcomes, treated or not
     exposed: Array  # (n,) share treated among all outcome rows of such features
+    met: Array  # (n,) chance of treatment that an outcome row met
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
 
@@ -148,6 +149,19 @@ class RatioTerms:
     def people(self) -> Array:
         """Share of the people spoken for that each row stands for; they add up to 1."""
         return self.share * self.aim / self.speaks_for
+
+    @property
+    def sway(self) -> Array:
+        r"""How far n moves at most if equal people of two populations differ by 1, shape (n,).
+
+        See `unjoined.evaluate.sensitivity`.
+        """
+        return np.asarray(0.5 * np.abs(self.reach))
+
+    @property
+    def picked(self) -> Array:
+        """The same if those treated gain by 1 more or less than their equals would, shape (n,)."""
+        return np.asarray(np.abs(self.reach) * self.met)
 
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
@@ -419,6 +433,15 @@ class EvaluationRows:
         )
         return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
 
+    @property
+    def met(self) -> Array:
+        """Chance of treatment that each row met: that of its population, or the known one, (n,)."""
+        own = self.policies[np.arange(len(self.cell)), self.cell % self.n_populations]
+        if self.exposure is None:
+            return own
+        is_known = ~np.isnan(self.exposure) & (self.cell < self.n_populations)
+        return np.where(is_known, self.exposure, own)
+
     def omega(self) -> Array:
         """Return how much each row's person counts, from 0 to 1, shape (n,).
 
@@ -537,6 +560,7 @@ class EvaluationRows:
             - np.where(treatment, self.effect * seen, 0.0)
             + aim * (self.untreated + exposed * self.effect),
             exposed,
+            self.met,
             self.unit,
             self.count,
         )

@@ -68,7 +68,7 @@ class Finding:
 
     @property
     def topic(self) -> str:
-        """What it is about: rows, sharing, balance, law, strength, regions, target, populations."""
+        """What it is about, such as rows, balance, law, strength, regions, target, sensitivity."""
         return self.code.partition(".")[0]
 
     @property
@@ -205,6 +205,7 @@ def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
         _regions,
         _overlap,
         _between,
+        _hidden,
     )
     findings = [finding for source in sources for finding in source(measured, asides)]
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
@@ -399,4 +400,19 @@ def _between(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             where=balance.where,
             feature=balance.feature,
             difference=float(balance.difference),
+        )
+
+
+def _hidden(d: Diagnosis, a: Asides) -> Iterator[Finding]:
+    """Tell where a hidden trait as telling as an ordinary column would turn the average."""
+    turns = d.sensitivity
+    if turns is None or not turns.average.breakdown(turns.level) > 0.0:
+        return
+    if (usual := turns.overturns(turns.average)) is not None:
+        yield _finding(
+            WEAK,
+            "sensitivity.ordinary",
+            column=usual.column,
+            delta=turns.said(usual.delta),
+            breakdown=turns.said(turns.average.breakdown()),
         )
