@@ -17,8 +17,10 @@ from unjoined.cli.options import (
     Categories,
     Chunks,
     Cluster,
+    Control,
     Cost,
     Count,
+    Dose,
     Features,
     Ignore,
     Outcome,
@@ -64,6 +66,8 @@ def evaluate(
     cluster: Cluster = None,
     count: Count = None,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -115,6 +119,7 @@ def evaluate(
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
     tables = Tables.of(ctx)
+    tables.refuse_arms("evaluate")
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
