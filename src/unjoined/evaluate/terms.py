@@ -139,6 +139,7 @@ class RatioTerms:
     met: Array  # (n,) chance of treatment that an outcome row met
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
+    dose: float  # what outcomes are divided by, 1 where treatments are no doses
 
     @property
     def speaks_for(self) -> float:
@@ -156,7 +157,7 @@ class RatioTerms:
 
         See `unjoined.evaluate.sensitivity`.
         """
-        return np.asarray(0.5 * np.abs(self.reach))
+        return np.asarray(0.5 * np.abs(self.reach) / self.dose)
 
     @property
     def picked(self) -> Array:
@@ -294,6 +295,7 @@ class EvaluationRows:
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
     is_amount: bool  # whether outcomes are 0 or more
+    dose: float  # what outcomes are divided by, 1 where treatments are no doses
 
     @property
     def n_populations(self) -> int:
@@ -563,6 +565,7 @@ class EvaluationRows:
             self.met,
             self.unit,
             self.count,
+            self.dose,
         )
 
     def totals(self, *columns: Array) -> Totals:
@@ -710,6 +713,7 @@ def labelled_part(
         unit=rows.unit,
         count=rows.count,
         is_amount=rows.coding.is_amount,
+        dose=rows.dose or 1.0,
     )
 
 
