@@ -300,10 +300,13 @@ def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) 
     """Say what each of several treatments gains over none, and the best for each person."""
     each = "; ".join(f"{arm} {with_interval(values[arm])}" for arm in arms)
     best, more = (values[n] for n in ("the best for each", "over the best for all"))
-    words = (
-        f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}. If "
-        f"each gets the one that is predicted to be best, or none: {with_interval(best)}. That is "
-        f"{with_interval(more)} more than the best single one for all."
+    words = f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}."
+    if more.standard_error == 0.0:
+        single = max(arms, key=lambda arm: values[arm].value)
+        return f"{words} {single} is predicted to be the best for everybody."
+    words += (
+        f" If each gets the one that is predicted to be best, or none: {with_interval(best)}. That "
+        f"is {with_interval(more)} more than the best single one for all."
     )
     low, _ = more.interval(0.95)
     if low > 0.0:
