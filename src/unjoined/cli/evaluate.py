@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from unjoined._validation import check_option
-from unjoined.cli.fit import ESTIMATORS
+from unjoined.cli.fit import ESTIMATORS, unfitted
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
@@ -23,6 +23,7 @@ from unjoined.cli.options import (
     Outcomes,
     Policies,
     Population,
+    Randomised,
     Seed,
     Treated,
     Treatment,
@@ -60,6 +61,7 @@ def evaluate(
     weight: Weight = None,
     cluster: Cluster = None,
     count: Count = None,
+    randomised: Randomised = False,
     treated: Treated = None,
     model: Annotated[
         Path | None,
@@ -111,7 +113,7 @@ def evaluate(
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
     asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
-    make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
+    check_option("--estimator", estimator, ESTIMATORS)
     with noted() as notes:
         if model is None:
             if chunks:
@@ -120,11 +122,15 @@ def evaluate(
                     "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
                     "--model."
                 )
-            found = cross_evaluate(
-                make(random_state=seed), tables.read(), folds, **asked
-            )
+            made = unfitted(estimator, seed, randomised=randomised)
+            found = cross_evaluate(made, tables.read(), folds, **asked)
         else:
             fitted = load_model(model)
+            if randomised and not getattr(fitted, "randomised", False):
+                raise InputError(
+                    f"{str(model)!r} was fitted without --randomised, so that it ranks people by "
+                    "the effect on all of them. Fit it with --randomised, or leave it out."
+                )
             tables = tables.of_model(fitted)
             if chunks is None:
                 chunks = tables.in_pieces

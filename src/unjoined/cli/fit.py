@@ -151,7 +151,7 @@ def fit(
         else:
             tables.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, tables, estimator, chunks)
-            start = _unfitted(estimator, seed, randomised=randomised)
+            start = unfitted(estimator, seed, randomised=randomised)
             if checkpoint is not None and not pieces:
                 raise InputError(
                     "--checkpoint is for tables that are read with --chunks."
@@ -232,7 +232,7 @@ def _in_pieces(
     return True
 
 
-def _unfitted(estimator: str, seed: int, *, randomised: bool) -> UpliftEstimator:
+def unfitted(estimator: str, seed: int, *, randomised: bool) -> UpliftEstimator:
     """Return the estimator that was asked for."""
     if not randomised:
         return ESTIMATORS[estimator](random_state=seed)
@@ -337,7 +337,7 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     """Print what a model found, ending in the verdict; return all numbers of it."""
     names = getattr(fitted, "feature_names_in_", None)  # sums of plain arrays have none
     strength = fitted.identification_
-    facts: Facts = {
+    facts: Facts = strength.known_facts() | {
         "features": None if names is None else [str(name) for name in names],
         "f_statistic": strength.f_statistic,
         "strength": strength.strength,
@@ -349,6 +349,10 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     average = getattr(fitted, "average_effect_", None)
     if average is not None:
         facts["average_effect"] = estimate_facts(average)
+    if getattr(fitted, "randomised", False):
+        facts["compliers"] = estimate_facts(fitted.compliers_)
+        facts["complier_share"] = estimate_facts(fitted.complier_share_)
+        facts["offer"] = estimate_facts(fitted.gain_.everyone())
     lines = fitted.summary_lines()
     del lines["features"]  # all of them have been named
     if strength.is_weak and fitted.verdict_.is_settled:

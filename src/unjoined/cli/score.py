@@ -358,7 +358,9 @@ def _show_gain(
     out: Console, model: UpliftEstimator, people: Scored, target: Target, n: int
 ) -> dict[str, Any]:
     """Print the expected gain of a list with its interval, in outcome units and in money."""
-    whom = f"Treating the {n:,} of {len(people.uplift):,} people on the list"
+    offers = bool(getattr(model, "randomised", False))
+    does = "Making the offer to" if offers else "Treating"
+    whom = f"{does} the {n:,} of {len(people.uplift):,} people on the list"
     record = getattr(model, "gain_", None)
     chosen = np.arange(len(people.uplift)) < n
     if record is None:
@@ -376,14 +378,24 @@ def _show_gain(
         if told >= NEARLY_ALL
         else _say_measured(gain, told)
     )
-    out.print(
-        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
-    )
     predicted = float(people.uplift[:n].sum())
-    out.print(
+    column = (
         f"Their column uplift adds up to {signed(predicted)}: predictions are for the order of "
         "people. What to promise is the number above, which people show whom the fits had not seen."
     )
+    if offers:
+        measured = (
+            "It is what those of them gain who take it up because of the offer, as measured "
+            "between those who were made it and those who were not."
+        )
+        column = (
+            "Their column uplift is the effect on a person who takes it up because of the offer, "
+            "for the order of people."
+        )
+    out.print(
+        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
+    )
+    out.print(column)
     spent = target.cost * n
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": spent}
     facts |= {"speaks_for": record.speaks_for, "measured_share": told}

@@ -21,6 +21,7 @@ from unjoined._validation import (
     KINDS,
     OUTCOME,
     OutcomeCoding,
+    check_bool,
     check_known_policy,
     check_labels,
     check_population,
@@ -35,7 +36,6 @@ from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
     UpliftEstimator,
-    check_bool,
     check_verbose,
     column_ranges,
     one_of,
@@ -63,7 +63,12 @@ from unjoined.model.specifications import (
     SpecificationTable,
     in_words,
 )
-from unjoined.words import compliers_in_words, effect_in_words, policies_in_words
+from unjoined.words import (
+    compliers_in_words,
+    effect_in_words,
+    offer_in_words,
+    policies_in_words,
+)
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 SAMPLE_FOLDS = 5  # of that sample
@@ -112,7 +117,7 @@ class Uplift(UpliftEstimator):
         Whether chance decided who is in which population, as with an offer that some were made
         and others not. People may take it up for any reason then: uplift is that of those who do
         because of the offer. "auto" is "mean", as outcomes with and without treatment are those
-        of different people; ``compliers_`` is the average.
+        of different people; ``compliers_`` is the average, and ``gain_`` that of making the offer.
     categorical_features : sequence of str or int, default=()
         Names or positions of columns whose numbers are codes of categories. Each is one block of
         indicators with one scale; a code that ``fit`` has not seen counts as average.
@@ -405,15 +410,14 @@ class Uplift(UpliftEstimator):
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured().shifted(shrunk - average.value)
-        if self.randomised:
-            terms = evaluation.terms(evaluation.gap)
-            self.compliers_ = terms.average()
-            total = terms.totals(terms.denominator)
-            error = float(np.sqrt(total.covariance[0, 0]))
-            self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
-        self.average_effect_ = self.gain_.everyone()
-        self.heterogeneity_ = self.gain_.slope()
+        self.average_effect_ = record.everyone()
+        self.heterogeneity_ = record.slope()
+        if self.randomised:  # nobody can be treated; people can be made the offer
+            self.compliers_, self.complier_share_ = evaluation.compliers()
+            offer = evaluation.offered(evaluation.arms)
+            ranked = evaluation.effect, self._predict_rows(X), weight, noise
+            self.gain_ = GainByScore.of_rows(offer, *ranked)
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
@@ -596,12 +600,14 @@ class Uplift(UpliftEstimator):
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
             known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
-        offered = {}
+        average = {"average": effect_in_words(self.average_effect_, most) + known}
         if self.randomised:
-            words = compliers_in_words(self.compliers_, self.complier_share_)
-            offered = {"compliers": words}
-        return offered | {
-            "average": effect_in_words(self.average_effect_, most) + known,
+            compliers = self.compliers_, self.complier_share_
+            average = {
+                "compliers": compliers_in_words(*compliers, only=self._is_one_sided),
+                "average": offer_in_words(self.gain_.everyone()),
+            }
+        return average | {
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
@@ -611,6 +617,11 @@ class Uplift(UpliftEstimator):
             "features": self._features_in_words(),
             "fit": self._fitted(),
         }
+
+    @property
+    def _is_one_sided(self) -> bool:
+        """Whether nobody could be treated without the offer."""
+        return any(p.model is None and p.low == 0.0 for p in self.policies_)
 
     def _rise(self) -> float:
         """Return by how many standard errors uplift rises with the rank; nan if none is ranked."""

@@ -19,6 +19,7 @@ from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
+    check_bool,
     check_count,
     check_option,
     check_vector,
@@ -54,7 +55,7 @@ from unjoined.evaluate.tables import (
 from unjoined.evaluate.terms import N_FOLDS
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds
-from unjoined.words import UNBOUNDED
+from unjoined.words import UNBOUNDED, compliers_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,6 +168,10 @@ class Evaluation(Shown):
         Which rows the score was evaluated on.
     n_rows : int
         Labelled rows.
+    compliers, complier_share : Estimate or None
+        Average uplift of those who take an offer up because of it, and their share of people, if
+        chance decided who was made it. All gains are those of making the offer then. Of tables that
+        are read in pieces they are those of a sample.
     """
 
     average: Estimate
@@ -183,6 +188,8 @@ class Evaluation(Shown):
     level: float
     how: str = "held-out rows"
     n_rows: int = 0
+    compliers: Estimate | None = None
+    complier_share: Estimate | None = None
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """Return all estimates by name: value, standard error, interval."""
@@ -225,11 +232,21 @@ class Evaluation(Shown):
 
     def sentences(self) -> list[str]:
         """Return what was found in words, the average first."""
+        ranking = [] if self.calibration.slope is None else [_ranking(self)]
+        source = f", from {self.how}; {self.level:.0%} intervals."
+        if self.compliers is not None:
+            return [
+                f"Gain of making the offer to everybody: {with_interval(self.average, self.level)} "
+                f"a person{source}",
+                compliers_in_words(self.compliers, self.complier_share),
+                *ranking,
+                "All gains are of the offer. The score is the effect on those who take it up "
+                "because of it, so that it is not compared with them in size.",
+            ]
         return [
-            f"Average uplift {with_interval(self.average, self.level)}, from {self.how}; "
-            f"{self.level:.0%} intervals.",
+            f"Average uplift {with_interval(self.average, self.level)}{source}",
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
-            *([] if self.calibration.slope is None else [_ranking(self)]),
+            *ranking,
             *_calibration(self),
         ]
 
@@ -263,12 +280,19 @@ class Evaluation(Shown):
             for b in self.bins
         ]
         head = ("estimate", interval, "plain doubly robust")
-        columns = ("score from", "to", "people", "predicted", "uplift", interval)
+        gain, treat, uplift = "treating nobody", "treat", "uplift"
+        if self.compliers is not None:
+            gain, treat, uplift = "offering to nobody", "offer to", "gain by the offer"
+        columns = ("score from", "to", "people", "predicted", uplift, interval)
         return [
-            ("Gain per person over treating nobody", ("treat", *head), gains),
+            (f"Gain per person over {gain}", (treat, *head), gains),
             ("How well the score orders people", ("area", *head), areas),
-            ("Average uplift of those with the best scores", ("who", *head[:2]), best),
-            ("Uplift by score", columns, bins),
+            (
+                f"Average {uplift} of those with the best scores",
+                ("who", *head[:2]),
+                best,
+            ),
+            (f"{uplift.capitalize()} by score", columns, bins),
         ]
 
 
@@ -513,6 +537,7 @@ def evaluate_uplift(
     level: float = 0.95,
     shift: Any = None,
     crossfit: CrossFit | None = None,
+    randomised: bool | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -546,6 +571,9 @@ def evaluate_uplift(
         tables for the same people; small differences then do little harm.
     crossfit : CrossFit, optional
         That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
+    randomised : bool, optional
+        Whether chance decided who is in which population. Gains are those of making the offer
+        then. By default as the model was fitted.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -595,8 +623,10 @@ def evaluate_uplift(
     rng = check_random_state(random_state)
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
     options = target, shift, n_jobs, rng, crossfit
-    asked, tables = prepare({"": model_or_scores}, data, rules, *options)
-    return _evaluate(asked, tables, level, rng)
+    models = {"": model_or_scores}
+    chance = is_randomised(models, randomised)
+    asked, tables = prepare(models, data, rules, *options, randomised=chance)
+    return _evaluate(asked, tables, level, rng, randomised=chance)
 
 
 def cross_evaluate(
@@ -609,6 +639,7 @@ def cross_evaluate(
     level: float = 0.95,
     shift: Any = None,
     crossfit: CrossFit | None = None,
+    randomised: bool | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -629,7 +660,7 @@ def cross_evaluate(
         At least 2, and at most the rows of the smallest table.
     crossfit : CrossFit, optional
         That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
-    target, rules, level, shift, n_jobs, random_state
+    target, rules, level, shift, randomised, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -653,7 +684,8 @@ def cross_evaluate(
         raise InputError(
             f"estimator must be an object, not a class. Write {name}() for {name}."
         )
-    held = HeldOutTables.of(data, target)
+    chance = is_randomised({"": estimator}, randomised)
+    held = HeldOutTables.of(data, target, randomised=chance)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
     others = Asked({"": _no_scores}, rules, in_pieces=False)
@@ -672,7 +704,14 @@ def cross_evaluate(
     how = f"rows left out of each fit, {n_folds} folds"
     tables = RowsInMemory(held, rows, columns, fold, how)
     noise = ranking_noise(compared)
-    return _evaluate(others, tables, level, rng, noise)
+    return _evaluate(others, tables, level, rng, noise, randomised=chance)
+
+
+def is_randomised(models: Mapping[str, Any], given: bool | None = None) -> bool:
+    """Tell whether chance decided on populations: as was said, or as models were fitted."""
+    if given is not None:
+        return check_bool("randomised", given)
+    return any(getattr(model, "randomised", False) for model in models.values())
 
 
 def _no_scores(X: MatrixLike) -> Array:
@@ -763,7 +802,12 @@ def compare_uplift(
         )
     warn_of_own_rows(models.values(), data, stacklevel=2)
     rng = check_random_state(random_state)
-    return _compare(*prepare(models, data, rules, target, shift, n_jobs, rng), level)
+    options = target, shift, n_jobs, rng
+    chance = is_randomised(models)
+    asked, tables = prepare(models, data, rules, *options, randomised=chance)
+    if chance:
+        tables.become_offers()
+    return _compare(asked, tables, level)
 
 
 def record_gain(
@@ -843,12 +887,14 @@ def prepare(
     n_jobs: int | None,
     rng: Rng,
     crossfit: CrossFit | None = None,
+    *,
+    randomised: bool = False,
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
     in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, randomised=randomised)
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
         rows = held.evaluated(
@@ -865,9 +911,19 @@ def prepare(
 
 
 def _evaluate(
-    asked: Asked, tables: EvaluatedTables, level: float, rng: Rng, noise: float = 0.0
+    asked: Asked,
+    tables: EvaluatedTables,
+    level: float,
+    rng: Rng,
+    noise: float = 0.0,
+    *,
+    randomised: bool = False,
 ) -> Evaluation:
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
+    compliers = share = None
+    if randomised:
+        compliers, share = tables.sample.compliers()
+        tables.become_offers()
     scored = tables.scored(asked.orders, asked.edges())
     sheet = Sheet()
     appraisal = Appraisal(scored[0], sheet, asked.gains(0, scored, sheet, plain=True))
@@ -893,6 +949,8 @@ def _evaluate(
         level=level,
         how=tables.how,
         n_rows=tables.n_rows,
+        compliers=compliers,
+        complier_share=share,
     )
 
 

@@ -84,6 +84,16 @@ class IdentificationStrength:
         noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
         return bool(chi_square - noise < STRONG)
 
+    def known_facts(self, worth: float = np.nan) -> dict[str, Any]:
+        """Return what is known of single rows, what one is worth, and what clusters cost."""
+        known = {
+            name: getattr(self, name) for name in ("n_joint", "n_policy", "is_known")
+        }
+        clusters = {
+            name: getattr(self, name) for name in ("n_clusters", "design_effect")
+        }
+        return {"known": known | {"worth": worth}} | clusters
+
     def measured_by(self, average: Estimate | None) -> IdentificationStrength:
         """Return the same with the strength of an average's denominator, if it has one."""
         if average is None or average.ratio is None:

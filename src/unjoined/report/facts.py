@@ -14,12 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_not_negative,
-    check_share,
-)
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.diagnosis import diagnose
@@ -201,9 +196,10 @@ class Facts:
         crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
         shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
         target = None if people is None else self.people.X
-        chance = bool(getattr(model, "randomised", False))
+        # Whether what is done is to make an offer, which people take up or not.
+        self.offers = bool(getattr(model, "randomised", False))
         self.diagnosis = diagnosis or diagnose(
-            data, target, randomised=chance, **shared
+            data, target, randomised=self.offers, **shared
         )
         evaluate = evaluate_uplift if held_out else cross_evaluate
         evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
@@ -228,7 +224,7 @@ class Facts:
         )
         self.segments = self._segments()
         self.typical = list(self._typical())
-        self.study = _plan(data, evaluation, shared)
+        self.study = _plan(data, evaluation, shared | {"randomised": self.offers})
 
     @property
     def is_told(self) -> bool:

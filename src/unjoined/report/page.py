@@ -50,7 +50,7 @@ from unjoined.report.figures import (
     importance_chart,
     share_alike,
 )
-from unjoined.words import number, percent
+from unjoined.words import clusters_in_words, known_in_words, number, percent
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -198,6 +198,14 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
     )
     diagnosis = facts.diagnosis
     gains = gain_chart(facts)
+    strength = diagnosis.identification
+    known = filter(
+        None,
+        (
+            known_in_words(strength, diagnosis.known_worth),
+            clusters_in_words(strength),
+        ),
+    )
     text: str = environment.get_template("report.html").render(
         facts=facts,
         terms=facts.terms,
@@ -210,6 +218,11 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         plenty=PLENTY,
         gap=gap_figure(diagnosis, facts.data.n_rows),
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
+        gap_words=""
+        if diagnosis.gap is None
+        else diagnosis.gap_in_words(diagnosis.gap),
+        known=known,
+        n_tables=sum(table.kind in KINDS for table in facts.data.summary()),
         full_gap=FULL_GAP,
         nearly_all=NEARLY_ALL,
         regions=[r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
