@@ -274,7 +274,7 @@ def _share_below(quantiles: Array, values: Array) -> Array:
 def hidden_figure(facts: Facts) -> Figure | None:
     """Draw which hidden traits would turn the advice, and where the columns are."""
     claim, turns = facts.claim, facts.sensitivity
-    if claim is None or not (claim.gains and turns.sigma > 0.0):
+    if claim is None or turns is None or not (claim.gains and turns.sigma > 0.0):
         return None
     some = turns.benchmarks[:MOST_COLUMNS]
     most = 1.25 * max([0.25, *(each.population for each in some)])
@@ -358,18 +358,23 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     ends = factor * np.array([each.uplift.interval(level) for each in bins])
     tall = spread(np.concatenate([value, ends.ravel(), predicted]))
     wide = spread(predicted)
+    what = "gain by the offer" if facts.offers else "measured uplift"
+    agree = "" if facts.offers else " and the line of perfect agreement"
     chart = Chart(
-        "Predicted and measured uplift",
-        "One point for each tenth of the people: measured against predicted uplift, with intervals "
-        "and the line of perfect agreement.",
+        f"Predicted uplift and {what}",
+        f"One point for each tenth of the people: {what} against predicted uplift, with "
+        f"intervals{agree}.",
         wide,
         tall,
         f"predicted uplift, {speech.per}",
-        f"measured uplift, {speech.per}",
+        f"{what}, {speech.per}",
     )
     chart.axes()
-    line = [max(wide[0], tall[0]), min(wide[1], tall[1])]
-    chart.line(line, line, "random")
+    if (
+        not facts.offers
+    ):  # of which what is predicted is the effect on whoever takes them up
+        line = [max(wide[0], tall[0]), min(wide[1], tall[1])]
+        chart.line(line, line, "random")
     for x, y, (low, high) in zip(predicted, value, ends, strict=True):
         chart.upright(x, "whisker", (low, high))
         chart.point(x, y, "point", r="4.5")
