@@ -318,3 +318,87 @@ def test_init_says_what_else_there_is(capsys, folder, tmp_path):
     said = guessed(capsys, folder, tmp_path, *tables("panel").values())
     assert "with joined labels ordinary uplift modelling is better" in said
     assert "--both" in said
+
+
+@pytest.fixture(scope="module")
+def offer(tmp_path_factory):
+    """An offer made by chance; hidden ease decides who takes it up, and goes along with visits."""
+    where = tmp_path_factory.mktemp("offer")
+    rng = np.random.default_rng(1)
+    for arm in ("made", "held"):
+        for kind in ("came", "called"):
+            age, ease = rng.integers(18, 80, 700), rng.random(700)
+            called = (ease > 0.4) & (arm == "made")
+            came = rng.random(700) < 0.1 + 0.3 * ease + 0.3 * called
+            label = came if kind == "came" else called
+            frame = pd.DataFrame({"age": age, "visits": rng.poisson(2.0, 700)})
+            frame.assign(**{kind: label * 1}).to_csv(
+                where / f"{kind}_{arm}.csv", index=False
+            )
+    return settings(
+        where,
+        "offer",
+        outcomes={arm: f"came_{arm}.csv" for arm in ("made", "held")},
+        treatments={arm: f"called_{arm}.csv" for arm in ("made", "held")},
+        outcome="came",
+        treatment="called",
+        randomised=True,
+    )
+
+
+def test_gains_of_an_offer_are_called_so_everywhere(capsys, offer, tmp_path):
+    model, page = tmp_path / "m.skops", tmp_path / "r.html"
+    people = tmp_path / "p.csv"
+    frame = pd.read_csv(offer.parent / "came_made.csv")[:100]
+    frame[["age", "visits"]].to_csv(people, index=False)
+    code, out, _ = run(capsys, "check", "--config", offer)
+    words = " ".join(out.split())
+    assert code == 0
+    assert "people take it up because of it" in words
+    assert "implied means" not in words
+    words = ["--config", offer, "--model", model]
+    code, out, _ = run(capsys, "fit", *words, "--json")
+    facts = json.loads(out)
+    assert {"compliers", "complier_share", "offer"} <= set(facts)
+    assert facts["compliers"]["value"] == pytest.approx(
+        facts["offer"]["value"] / facts["complier_share"]["value"], rel=0.3
+    )
+    words = ["--model", model, "--table", people]
+    code, out, _ = run(
+        capsys, "score", *words, "--share", "30%", "--out", tmp_path / "l.csv"
+    )
+    said = " ".join(out.split())
+    assert "Making the offer to the 30 of 100 people on the list is expected" in said
+    assert "those of them gain who take it up because of the offer" in said
+    code, out, _ = run(capsys, "evaluate", "--config", offer, "--cross", "--json")
+    found = json.loads(out)
+    assert found["complier_share"]["value"] == pytest.approx(0.6, abs=0.1)
+    assert found["average"]["value"] == pytest.approx(facts["offer"]["value"], rel=1e-6)
+    words += ["--config", offer, "--out", page]
+    code, out, _ = run(capsys, "report", *words, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["offer"]["value"] == pytest.approx(facts["offer"]["value"], rel=1e-6)
+    assert "ake the offer to" in found["verdict"]
+    assert "if the offer changes outcomes only through the treatment" in found["trust"]
+    text = page.read_text("utf-8")
+    assert "Nobody was picked for what they gain" not in text
+    assert "Effect on takers" in text
+    body = text.split("</style>")[1].split("<script")[0]
+    assert "treating" not in body
+    assert "share of people treated" not in body
+
+
+def test_a_model_of_all_people_is_no_model_of_an_offer(capsys, offer, tmp_path):
+    model = tmp_path / "plain.skops"
+    plain = offer.read_text("utf-8").replace("randomised = true\n", "")
+    path = offer.with_name("plain.toml")
+    path.write_text(plain, "utf-8")
+    assert run(capsys, "fit", "--config", path, "--model", model)[0] in (0, 3)
+    code, _, err = run(capsys, "evaluate", "--config", offer, "--model", model)
+    assert code == 2
+    assert "was fitted without --randomised" in err
+    words = ["--cross", "--estimator", "minmax"]
+    code, _, err = run(capsys, "evaluate", "--config", offer, *words)
+    assert code == 2
+    assert "--randomised is for the default estimator" in err

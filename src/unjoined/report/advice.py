@@ -62,11 +62,11 @@ class Speech:
         self.per = "per 100 people" if facts.is_binary else "per person"
         self.treat = "make the offer to" if facts.offers else "treat"
         self.treating = "making the offer to" if facts.offers else "treating"
+        self.treated = "made the offer" if facts.offers else "treated"
         if facts.diagnosis.identification.is_dose:
-            self.treat, self.treating = (
-                "give one unit more to",
-                "giving one unit more to",
-            )
+            self.treat = "give one unit more to"
+            self.treating = "giving one unit more to"
+            self.treated = "given one unit more"
         self.percent = f"{facts.level:.0%}"
         low, high = facts.evaluation.average.interval(facts.level)
         coarse = places_of(self.factor * (high - low) / 2.0)
@@ -118,7 +118,7 @@ class Speech:
 
 def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
     """Say what to do, and be as sure of it as the worst reason allows."""
-    gain = _gain(facts)
+    gain = _gain(facts, speech)
     reasons = (
         _tables(facts),
         _ranking(facts, speech),
@@ -318,13 +318,14 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
     )
 
 
-def _gain(facts: Facts) -> Reason:
+def _gain(facts: Facts, speech: Speech) -> Reason:
     chosen, terms = facts.chosen, facts.terms
     low, high = _ends(facts)
     what = "expected gain after costs" if terms.has_money else "expected gain"
     if chosen.share <= 0.0:
         return _reason(
-            GREEN, "The model predicts that treating anyone costs more than it brings."
+            GREEN,
+            f"The model predicts that {speech.treating} anyone costs more than it brings.",
         )
     if not is_bounded(low, high):
         return _reason(RED, f"The {what} is not known: {UNBOUNDED}.")
@@ -426,9 +427,8 @@ def firmer(facts: Facts, speech: Speech) -> str:
     width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
     if question:
-        first = (
-            f"Whether {question} is still open. If the effect is as large as it seems,"
-        )
+        asked = question.replace("treating", speech.treating)
+        first = f"Whether {asked} is still open. If the effect is as large as it seems,"
     said = (
         f"{first} it takes about {two_digits(rows):,} rows in each outcome "
         f"table{'' if facts.offers else ', with policies as far apart as now'}. The smallest has "

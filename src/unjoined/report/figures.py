@@ -327,11 +327,11 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
     value, low, high = (factor * part for part in (curve.value, curve.low, curve.high))
     chart = Chart(
         "Uplift curve",
-        f"Gain {speech.per} over treating nobody, against the share treated, the best first, with "
-        "a band that holds the whole curve.",
+        f"Gain {speech.per} over {speech.treating} nobody, by the share {speech.treated}, best "
+        "first, with a band that holds the whole curve.",
         (0.0, 1.0),
         spread(np.concatenate([value, low, high])),
-        "share of people treated, best first",
+        f"share of people {speech.treated}, best first",
         f"gain {speech.per}",
     )
     chart.axes(percent="x")
@@ -342,7 +342,11 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
         (f"{s:.0%}", *speech.scaled(v, a, b))
         for s, v, a, b in zip(share, value, low, high, strict=True)
     )
-    columns = ("share treated", f"gain {speech.per}", f"{speech.percent} band")
+    columns = (
+        f"share {speech.treated}",
+        f"gain {speech.per}",
+        f"{speech.percent} band",
+    )
     return _figure(chart, "Uplift curve", columns, rows)
 
 
@@ -386,17 +390,17 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     return _figure(chart, f"Uplift by score, {speech.per}", columns, rows)
 
 
-def gain_chart(facts: Facts) -> Chart:
+def gain_chart(facts: Facts, speech: Speech) -> Chart:
     """Draw the expected gain of all shares, with a mark that the slider moves."""
     share, value, low, high = np.array(
         [(s.share, s.gain, s.low, s.high) for s in facts.stages]
     ).T
     chart = Chart(
-        "Expected gain by share treated",
+        f"Expected gain by share {speech.treated}",
         "The line is the expected gain in total, the band its interval at each share.",
         (0.0, 1.0),
         spread(np.concatenate([value, low, high])),
-        "share of people treated, best first",
+        f"share of people {speech.treated}, best first",
         facts.terms.unit,
         height=240.0,
     )

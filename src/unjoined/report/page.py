@@ -205,7 +205,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         (folder / name).read_text("utf-8") for name in ("report.css", "report.js")
     )
     diagnosis = facts.diagnosis
-    gains = gain_chart(facts)
+    gains = gain_chart(facts, speech)
     strength = diagnosis.identification
     known = filter(
         None,
