@@ -194,9 +194,8 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "average_effect": evaluation.average,
         "auuc": evaluation.auuc,
         "qini": evaluation.qini,
+        "relative_effect": evaluation.relative,
     }
-    if evaluation.relative is not None:
-        measures["relative_effect"] = evaluation.relative
     return {
         "verdict": advice["headline"],
         "colour": advice["colour"],
@@ -210,7 +209,9 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
             {"name": name} | brought(stage) for name, stage in advice["options"]
         ],
     } | {
-        name: numbers(estimate.value, *estimate.interval(level))
+        name: None
+        if estimate is None
+        else numbers(estimate.value, *estimate.interval(level))
         for name, estimate in measures.items()
     }
 
