@@ -337,7 +337,7 @@ class SeparateLabels(Mapping[str, Any]):
             Rows of a cluster depend on each other, also across tables.
         count : str, optional
             Column with the number of people that a row stands for, in every table; labels may then
-            be shares of them. In memory only.
+            be shares of them. Streamed rows are written out.
         policies : mapping of population name to number, str or callable, optional
             Known probabilities of treatment, from 0 to 1: a number, a column of the population's
             outcome table, or a function that gets the table's rows as a data frame and returns one

@@ -50,8 +50,10 @@ from unjoined.model.basis import Scaling, weighted_quantile
 from unjoined.model.crossfit import (
     AUTO,
     BERNOULLI,
+    CURVED,
     GAUSSIAN,
     MEAN,
+    POISSON,
     CrossFit,
     Likelihood,
 )
@@ -108,12 +110,14 @@ class Uplift(UpliftEstimator):
 
     Parameters
     ----------
-    family : {"auto", "bernoulli", "gaussian", "mean"}, default="auto"
+    family : {"auto", "bernoulli", "poisson", "gaussian", "mean"}, default="auto"
         Family of the outcome's distribution. "bernoulli" for two values: base and effect are
-        log-odds. For real outcomes "mean" assumes nothing but a mean,
+        log-odds. "poisson" for counts and amounts: they are logarithms, so that an effect is a
+        factor, and the variance is a multiple of the mean. For real outcomes "mean" assumes
+        nothing but a mean,
         :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`, and bounds the pull of gross values on both sides
         (Huber) where that pays; "gaussian" takes normal noise of one variance and gains from it if
-        it is true. "auto" is "bernoulli" or "mean".
+        it is true. "auto" is "bernoulli", "poisson" for whole numbers of 0 or more, or "mean".
     randomised : bool, default=False
         Whether chance decided who is in which population, as with an offer that some were made
         and others not. People may take it up for any reason then: uplift is that of those who do
@@ -219,7 +223,7 @@ class Uplift(UpliftEstimator):
     """
 
     _parameters: ClassVar[dict[str, Check]] = {
-        "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN),
+        "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN, POISSON),
         "randomised": check_bool,
         "categorical_features": check_list,
         "shift_clip": optional(check_positive),
@@ -362,11 +366,16 @@ class Uplift(UpliftEstimator):
             raise InputError(
                 "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
             )
-        if rows.dose is not None and self.family == GAUSSIAN:
+        if rows.dose is not None and self.family not in (AUTO, MEAN):
             raise InputError(
-                "family='gaussian' is that of people who are treated or not. Doses need 'mean'."
+                f"family={self.family!r} is that of people who are treated or not. Doses need "
+                "'mean'."
             )
-        if self.randomised and self.family in (BERNOULLI, GAUSSIAN):
+        if self.family == POISSON and not rows.coding.is_amount:
+            raise InputError(
+                "family='poisson' needs outcomes of 0 or more; use 'mean' or 'gaussian'."
+            )
+        if self.randomised and self.family not in (AUTO, MEAN):
             raise InputError(
                 f"family={self.family!r} takes the treated and the untreated for alike, and with "
                 "randomised=True they may differ. Use 'auto' or 'mean'."
@@ -421,7 +430,7 @@ class Uplift(UpliftEstimator):
             mean, error = (scale * each for each in self.fit_.mean_uplift(X, counted))
             shrunk = average.shrunk_towards(Estimate(mean, error))
             if (
-                self.family_ != BERNOULLI
+                self.family_ not in CURVED
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured(shrunk - average.value)
@@ -468,7 +477,7 @@ class Uplift(UpliftEstimator):
         return TableEncoder("codes")
 
     def _predict_rows(self, matrix: Array) -> Array:
-        if self.family_ == BERNOULLI:
+        if self.family_ in CURVED:
             treated, untreated = self._means(matrix)
             return treated - untreated
         # The difference of two means would round, and rank people whose effect is the same.
@@ -695,7 +704,7 @@ class Uplift(UpliftEstimator):
         """Say which form of base and effect carries most weight."""
         kept = self.candidates_.kept
         name = next(iter(kept))
-        specification = in_words(name, in_odds=self.family_ == BERNOULLI)
+        specification = in_words(name, is_curved=self.family_ in CURVED)
         others = len(kept) - 1
         rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
         return f"In the likeliest form {specification}{rest}."

@@ -204,8 +204,8 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "qini": evaluation.qini,
         "compliers": evaluation.compliers,
         "complier_share": evaluation.complier_share,
+        "relative_effect": evaluation.relative,
     }
-    measures["relative_effect"] = evaluation.relative
     return (
         {
             "verdict": advice["headline"],
