@@ -9,6 +9,9 @@ features. Shares of intervals that cover the true average, robust and plain; and
 
 columns: how far the average moves when a column is left out, as it was said and as it did.
 
+bounds: outcomes of 0 and 1 where policies do not differ, and in the last design bases do; the truth
+lies inside of the bounds, or is one of them. Shares of intervals that hold it.
+
 hillstrom: a mail trial is taken apart. Its customers are dealt to two populations, and mailed, by a
 column that is then hidden. What equal people then differ by is known from all 64,000 customers, and
 so is the effect. Claimed is that mails gain more than they cost, at a cost just above the effect.
@@ -35,7 +38,7 @@ from scipy.special import expit
 from unjoined import SeparateLabels
 from unjoined._typing import Array
 from unjoined.datasets import fetch_email
-from unjoined.evaluate import sensitivity
+from unjoined.evaluate import sensitivity, uplift_bounds
 
 PEOPLE = 400_000
 SAVE_EVERY = 5
@@ -251,6 +254,73 @@ def column_draw(case: Left, n: int, seed: int) -> dict[str, float]:
     }
 
 
+@dataclass(frozen=True)
+class Alike:
+    """Populations that treat people alike, and chances of the outcome."""
+
+    base: Callable[[Array], Array]
+    uplift: Callable[[Array], Array]
+    apart: float = 0.0  # by so much the second population responds more
+    never_harms: bool = False
+
+    def draw(self, n: int, seed: int) -> SeparateLabels:
+        """Return four tables of ``n`` rows each."""
+        rng = Rng(seed)
+        parts = []
+        for k in (0, 1):
+            for kind in (0, 1):
+                X = rng.standard_normal((n, 2))
+                t = (rng.random_sample(n) < expit(0.3 + X[:, 0])) * 1.0
+                mean = self.base(X) + t * self.uplift(X) + self.apart * k
+                y = (rng.random_sample(n) < mean) * 1.0
+                gone = np.full(n, np.nan)
+                labels = (gone, t) if kind else (y, gone)
+                parts.append((X, *labels, np.repeat("AB"[k], n)))
+        return SeparateLabels(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+ALIKE = {
+    "inside": Alike(
+        lambda X: 0.3 * expit(X[:, 1]), lambda X: 0.5 * expit(X[:, 1] + X[:, 0])
+    ),
+    "at the upper bound": Alike(
+        lambda X: 0.0 * X[:, 0], lambda X: 0.5 * expit(X[:, 0])
+    ),
+    "at the lower bound": Alike(lambda X: expit(X[:, 1]), lambda X: -expit(X[:, 1])),
+    "never harms": Alike(
+        lambda X: 0.3 * expit(X[:, 1]), lambda X: 0.0 * X[:, 0], never_harms=True
+    ),
+    "bases apart": Alike(
+        lambda X: 0.3 * expit(X[:, 1]), lambda X: 0.3 * expit(X[:, 0]), apart=0.2
+    ),
+}
+
+
+def bounds_draw(case: Alike, n: int, seed: int) -> dict[str, float]:
+    """Return whether the bounds of the average and of a list hold the truth."""
+    data = case.draw(n, seed)
+
+    def listed(X: Array) -> Array:
+        return (X[:, 1] > 0.5) * 1.0
+
+    people = Rng(12345).standard_normal((PEOPLE, 2))
+    truths = [np.mean(h * case.uplift(people)) for h in (1.0, listed(people))]
+    found = uplift_bounds(
+        listed,
+        data,
+        rules={"list": listed},
+        never_harms=case.never_harms,
+        n_jobs=1,
+        random_state=seed,
+    )
+    entry = {}
+    for each, truth in zip(found.bounds, truths, strict=True):
+        low, high = each.interval()
+        entry[f"holds, {each.name}"] = float(low <= truth <= high)
+        entry[f"width, {each.name}"] = high - low
+    return entry
+
+
 class Trial:
     """A trial whose customers are dealt to populations by a column, and mailed by it as well."""
 
@@ -341,6 +411,9 @@ def work_of(parts: list[str], n: int) -> dict[str, Callable[[int], dict[str, flo
     if "columns" in parts:
         for name, case in LEFT.items():
             work[f"columns: {name}"] = partial(column_draw, case, n)
+    if "bounds" in parts:
+        for name, alike in ALIKE.items():
+            work[f"bounds: {name}"] = partial(bounds_draw, alike, n)
     if "hillstrom" in parts:
         for column, deal in HIDDEN.items():
             trial = Trial(column, deal)
@@ -382,7 +455,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--parts", nargs="*", default=["robust", "columns"])
+    parser.add_argument("--parts", nargs="*", default=["robust", "columns", "bounds"])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     for name, row in study(args.draws, args.parts, args.rows, args.out).items():

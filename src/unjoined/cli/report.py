@@ -34,6 +34,7 @@ from unjoined.cli.options import (
     Ignore,
     Keep,
     Model,
+    NeverHarms,
     Outcome,
     Outcomes,
     Population,
@@ -126,6 +127,7 @@ def report(
             "--held-out", help="The model was fitted to other rows than these."
         ),
     ] = False,
+    never_harms: NeverHarms = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
@@ -204,6 +206,7 @@ def report(
             terms=terms,
             origin=origin,
             held_out=held_out,
+            never_harms=never_harms,
             overwrite=force,
             random_state=seed,
         )
