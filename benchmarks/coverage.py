@@ -2,9 +2,10 @@
 
 Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/coverage.json] [--gain]
 
-Ten designs and two sizes. In three of them rows are no independent people: customers have 4 or 20
-rows each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In one the
-policies are known, in another 100 people have both labels. In each draw a fixed score, wrong in
+Eleven designs and two sizes. In three of them rows are no independent people: customers have 4 or
+20 rows each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In one
+the policies are known, in another 100 people have both labels. In one the outcome is a count of
+more variance than Poisson's, for the relative effect. In each draw a fixed score, wrong in
 places as models are, is evaluated on fresh tables. The truth is that of the same score over 400,000
 people, who count by the true policies. Finished draws are kept in a file, so that a run resumes
 where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) / n).
@@ -12,6 +13,7 @@ where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) 
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ from unjoined.model.linear import cross_fit_linear
 SIZES = (600, 2000)
 PEOPLE = 400_000
 PANEL = 100  # people who have both labels
+DOSE = 1.48  # standard deviation of the number of mails within a population
 SAVE_EVERY = 5
 
 
@@ -211,6 +214,26 @@ def counted(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
     )
 
 
+def purchases() -> SimulatedProblem:
+    """Return counts of twice their mean as variance; the more are bought, the larger the effect."""
+
+    def mean(X: Array, treated: Array) -> Array:
+        rise = np.exp(0.4 + 0.2 * X[:, 0])
+        return np.asarray(
+            0.8 * np.exp(0.4 * X[:, 1]) * np.where(treated > 0, rise, 1.0)
+        )
+
+    return SimulatedProblem(
+        normal(3),
+        {
+            "A": lambda X: expit(0.9 + 0.4 * X[:, 0]),
+            "B": lambda X: expit(-0.9 + 0.4 * X[:, 1]),
+        },
+        lambda X, treated, rng: rng.negative_binomial(mean(X, treated), 0.5) * 1.0,
+        mean,
+    )
+
+
 def close() -> SimulatedProblem:
     """Return policies that are 0.2 apart for everybody."""
 
@@ -226,6 +249,44 @@ def close() -> SimulatedProblem:
         lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
         mean,
     )
+
+
+def dosed() -> SimulatedProblem:
+    """Return doses: policies and effects are those of a standard deviation of dose."""
+
+    def mean(X: Array, treated: Array) -> Array:
+        return np.asarray(X[:, 1] + np.sin(X[:, 0]) + treated * (0.3 + 0.2 * X[:, 0]))
+
+    return SimulatedProblem(
+        normal(2),
+        {
+            "A": lambda X: np.exp(0.9 + 0.3 * X[:, 0]) / DOSE,
+            "B": lambda X: np.exp(0.1 - 0.2 * X[:, 0]) / DOSE,
+        },
+        lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
+        mean,
+    )
+
+
+def with_doses(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
+    """Draw tables in which people get a number of mails."""
+    rng = Rng(seed)
+    parts: dict[str, list[Any]] = {}
+    for k in range(4):
+        name = "AB"[k % 2]
+        X = problem.features(n, rng)
+        dose = rng.poisson(DOSE * problem.policies[name](X)) * 1.0
+        gone = np.full(n, np.nan)
+        columns = {
+            "X": X,
+            "y": problem.outcome(X, dose, rng) if k < 2 else gone,
+            "treatment": gone if k < 2 else dose,
+            "population": np.repeat(name, n),
+        }
+        for column, values in columns.items():
+            parts.setdefault(column, []).append(values)
+    own = {column: np.concatenate(values) for column, values in parts.items()}
+    return SeparateLabels(**own, dose=True)
 
 
 def with_policies(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
@@ -289,6 +350,8 @@ DESIGNS = {
     "panel of 100": Design(
         close, lambda X: 0.4 + 0.4 * X[:, 0] + 0.1 * X[:, 2], with_panel
     ),
+    "doses": Design(dosed, lambda X: 0.3 + 0.2 * X[:, 0] + 0.1 * X[:, 1], with_doses),
+    "purchases": Design(purchases, lambda X: 0.5 + 0.2 * X[:, 0] + 0.1 * X[:, 2]),
     "counts": Design(coarse, lambda X: 0.1 + 0.08 * X[:, 1], counted),
 }
 
@@ -311,6 +374,8 @@ class Truth:
         self.share = np.cumsum(people)
         self.gain = np.cumsum(people * self.uplift)
         self.average = float(self.gain[-1])
+        base = problem.outcome_mean(X[order], np.zeros(len(X)))
+        self.relative = self.average / float(people @ base)
         rank = 1.0 - self.share + people / 2.0
         self.auuc = float((people * self.uplift) @ rank)
         self.qini = self.auuc - self.average / 2.0
@@ -348,7 +413,10 @@ def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
         name: one(found.plain[name], getattr(truth, name))
         for name in ("average", "auuc")
     }
-    return {
+    relative = {}
+    if found.relative is not None:  # outcomes are amounts, and the base is clear of 0
+        relative["relative"] = one(found.relative, truth.relative)
+    return relative | {
         "average": one(found.average, truth.average),
         "top share": one(found.rules["best 30%"], top),
         "auuc": one(found.auuc, truth.auuc),
@@ -365,8 +433,10 @@ def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
 
 def summary(entries: list[dict[str, float]]) -> dict[str, float]:
     """Return the mean of each column, and bias and width in useful form."""
+    names = {name for entry in entries for name in entry}
     columns = {
-        name: np.array([entry[name] for entry in entries]) for name in entries[0]
+        name: np.array([entry[name] for entry in entries if name in entry])
+        for name in sorted(names)
     }
     found = {name: float(column.mean()) for name, column in columns.items()}
     found["error of the average"] = float(np.median(columns["error of the average"]))
@@ -473,10 +543,10 @@ def main() -> None:
         "deciles",
         "uniform band",
     )
-    columns += ("bounded", "plain average")
+    columns += ("relative", "bounded", "plain average")
     print(f"{'':26}", *(f"{name:>13}" for name in columns))
     for key, row in found.items():
-        print(f"{key:26}", *(f"{row[name]:13.3f}" for name in columns))
+        print(f"{key:26}", *(f"{row.get(name, math.nan):13.3f}" for name in columns))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -72,20 +72,31 @@ FINDINGS = {
         "outcomes are counted, and add it as a feature or choose other populations.",
     ),
     "panel.refuted": (
-        "what the tables say of uplift differs from what the rows with both labels say ({what}: "
-        "corrected p {p:.2g}).",
+        "what the populations say of uplift differs from what the rows with both labels say "
+        "({what}; corrected p {p:.2g}).",
         "Either people respond differently in the populations, or something beside the features "
         "decided who was treated among the rows with both labels. Find out which, and leave the "
         "others out.",
     ),
+    "panel.treated": (
+        "in {where} more or fewer were treated than in its treatment table, at the same features "
+        "(corrected p {p:.2g}).",
+        "Find out how these people were chosen. If by whether they were treated, leave them out.",
+    ),
     "policy.refuted": (
-        "the {where} contradicts the policy that was given (corrected p {p:.2g}).",
+        "the policy that was given is not what is seen in {where} (corrected p {p:.2g}).",
         "Leave the policy out, so that it is fitted to the treatments, or find out who was "
         "treated otherwise than planned.",
     ),
     "strength.no gap": (
         "the policies cannot be told apart (z = {z:.1f}, below {least:g}).",
         f"{MORE_GAP}; more rows help only where there is a difference.",
+    ),
+    "strength.one": (
+        "there is one population, and what is known of treatment does not vary among people with "
+        "the same features.",
+        "Give a second population that was treated differently, or chances that were drawn by "
+        "lot.",
     ),
     "strength.small gap": (
         "the policies differ too little for these rows (strength {strength:.1f}, below "
@@ -134,6 +145,10 @@ FINDINGS = {
     "fit.small gap": (
         "The policies differ just enough; look at the intervals before you act (first-stage F = "
         "{f:,.0f}).",
+        "Nothing else was checked.",
+    ),
+    "fit.known": (
+        "What is known of treatment is enough to tell uplift.",
         "Nothing else was checked.",
     ),
     "fit.gap": (
@@ -213,8 +228,55 @@ def places_of(size: float) -> int:
     return min(max(1 - math.floor(math.log10(size)), 0), 6)
 
 
-def effect_in_words(estimate: Any, most: float = np.inf) -> str:
-    """Say what the average effect is, as far as it is known; it cannot exceed ``most``."""
+def treatment_in_words(strength: Any) -> str:
+    """Say what policies differ in."""
+    if strength.is_dose:
+        return "mean dose (in its standard deviations)"
+    return "chance of treatment"
+
+
+CROSSING = 0.1  # of the weights of doses, below which negative ones are noise
+
+
+def doses_in_words(weights: Array) -> str:
+    """Say what an effect of one unit of dose averages, by the columns from, to and weight."""
+    start, end, weight = weights.T
+    at = np.cumsum(np.maximum(weight, 0.0)) / np.maximum(weight, 0.0).sum()
+    low = start[int(np.searchsorted(at, 0.05))]
+    high = end[min(int(np.searchsorted(at, 0.95)), len(end) - 1)]
+    words = (
+        f"One unit more of dose, averaged over doses from {low:g} to {high:g}, where the "
+        "populations differ; it need not be so beyond."
+    )
+    against = -weight[weight < 0.0].sum()
+    if against < CROSSING:
+        return words
+    return (
+        f"{words} Doses cross: where one population has more of the small and of the large ones, "
+        f"weights are negative ({against:.0%}), and this is an average only if every unit does "
+        "the same."
+    )
+
+
+def relative_in_words(relative: Any, level: float = 0.95) -> str:
+    """Return a relative effect in percent, with its interval and what it is a share of."""
+    low, high = relative.interval(level)
+    places = places_of(50.0 * (high - low))
+
+    def say(share: float) -> str:
+        return f"{rounded(100.0 * share, places, sign=True)}%"
+
+    ends = interval(low, high, level, say)
+    return f"{say(relative.value)} ({ends}) of what it would be untreated"
+
+
+def effect_in_words(
+    estimate: Any, most: float = np.inf, relative: Any = None, *, is_dose: bool = False
+) -> str:
+    """Say what the average effect is, as far as it is known; it cannot exceed ``most``.
+
+    ``relative`` is the same effect over what the outcome would be untreated, if that is known.
+    """
     if estimate is None:
         return "Average effect: not known; fit to rows to know it."
     if not np.isfinite(estimate.value):
@@ -229,19 +291,33 @@ def effect_in_words(estimate: Any, most: float = np.inf) -> str:
         )
     ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
     value = signed(float(np.clip(estimate.value, -most, most)))
-    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome."
+    per = " for each unit of dose" if is_dose else ""
+    more = "" if relative is None else f": {relative_in_words(relative)}"
+    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}{more}."
+
+
+def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Say what each of several treatments gains over none, and the best for each person."""
+    each = "; ".join(f"{arm} {with_interval(values[arm])}" for arm in arms)
+    best, more = (values[n] for n in ("the best for each", "over the best for all"))
+    words = (
+        f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}. If "
+        f"each gets the one that is predicted to be best, or none: {with_interval(best)}. That is "
+        f"{with_interval(more)} more than the best single one for all."
+    )
+    low, _ = more.interval(0.95)
+    if low > 0.0:
+        return words
+    return f"{words} The rows do not show that choosing for each person pays."
 
 
 def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
     """Say how different the policies are, and which populations were held against which."""
-    gap = f"{100 * strength.rms_gap:.0f} percentage points"
-    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
-    words = (
-        "The policies can hardly be told apart: nothing here is reliable."
-        if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell{by}."
+    known = (
+        "" if strength.is_known and not strength.n_joint else known_in_words(strength)
     )
-    words = " ".join(filter(None, [words, clusters_in_words(strength)]))
+    said = (_policies(strength), known, clusters_in_words(strength))
+    words = " ".join(filter(None, said))
     if contrast is None:
         return words
     one, other = (
@@ -253,6 +329,27 @@ def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
         for side in (1, -1)
     )
     return f"{words} Held against each other: {one} and {other}."
+
+
+def _policies(strength: Any) -> str:
+    """Say how different the policies are."""
+    gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    if strength.is_dose:
+        gap = f"{strength.rms_gap:.2f} standard deviations of the dose"
+    if len(strength.populations) == 1:
+        if strength.is_weak:
+            return (
+                f"{FINDINGS['strength.one'][0].capitalize()} Nothing here is reliable."
+            )
+        known = "The chance of treatment is known, and varies among people with the same features."
+        return "" if strength.n_joint else known
+    if strength.is_weak:
+        return "The policies can hardly be told apart: nothing here is reliable."
+    if strength.is_known:
+        known = "" if strength.n_joint else "are known and "
+        return f"The policies {known}differ by about {gap}."
+    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
+    return f"The policies differ by about {gap}, which the rows can tell{by}."
 
 
 def clusters_in_words(strength: Any) -> str:
@@ -275,12 +372,17 @@ def compliers_in_words(compliers: Any, share: Any) -> str:
 
 
 def untested_in_words(
-    populations: Sequence[Any], *, is_randomised: bool = False, has_panel: bool = False
+    populations: Sequence[Any],
+    *,
+    is_randomised: bool = False,
+    has_panel: bool = False,
+    is_tested: bool = True,
 ) -> str:
     """Say what the tables of two populations cannot show; three or more can be tested for it.
 
     Where chance decided on the population, people are alike, and hidden reasons do no harm. Rows
-    with both labels test it, and one population is made of such rows or of known policies.
+    with both labels test it once `diagnose` was asked. One population is made of such rows or of
+    known policies.
     """
     if is_randomised:
         return (
@@ -292,25 +394,41 @@ def untested_in_words(
         return "Not tested: that nothing beside the features and chance decided who was treated."
     if len(populations) != 2:
         return ""
-    one, two = populations
+    alike = "that people with the same features respond alike in {} and {}.".format(
+        *populations
+    )
+    if has_panel and not is_tested:
+        return f"Not tested yet: {alike} The rows with both labels can show it (unjoined check)."
     if has_panel:
         return (
-            f"Tested by the rows with both labels: that people with the same features respond "
-            f"alike in {one} and {two}. A shift below the error of that test would not show."
+            f"Tested by the rows with both labels: {alike} A shift below the error of that test "
+            "would not show."
         )
     return (
-        f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
-        "populations cannot show it, and any other difference between them passes for uplift."
+        f"Not tested: {alike} Two populations cannot show it, and any other difference between "
+        "them passes for uplift."
     )
 
 
-def known_in_words(n: int, worth: float) -> str:
-    """Say what rows with both labels, or with a known policy, are worth."""
-    each = "more than any number of" if np.isinf(worth) else f"{worth:.1f}"
-    return (
-        f"Known: in {n:,} outcome rows the treatment or its probability is known. One of them "
-        f"tells as much of uplift as {each} outcome rows for which it is not."
-    )
+def known_in_words(strength: Any, worth: float = math.nan) -> str:
+    """Say of how many outcome rows more is known, and what one is worth; nothing if it is none."""
+    said = []
+    if strength.n_joint:
+        said.append(f"{strength.n_joint:,} outcome rows have both labels")
+    if strength.n_policy:
+        said.append(f"the policy of {strength.n_policy:,} outcome rows is known")
+    words = " and ".join(said)
+    if not words:
+        return ""
+    words = f"{words[0].upper()}{words[1:]}."
+    if math.isinf(worth) and len(strength.populations) > 1:
+        words += " The populations alone would tell nothing of uplift."
+    elif math.isfinite(worth):
+        words += (
+            f" One of them tells as much of uplift as {worth:.1f} outcome rows of which only the "
+            "population is known."
+        )
+    return words
 
 
 def reach_in_words(record: Any) -> str:

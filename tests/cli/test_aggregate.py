@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -103,6 +104,45 @@ def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
         *("--model", tmp_path / "m.skops"),
     )
     assert json.loads(out)["weak"] is False
+
+
+def test_tables_of_counts_add_up_as_their_people_do(capsys, tmp_path):
+    """Cells of a clean room, some with the share of those who bought in place of 0 and 1."""
+    rng = np.random.default_rng(0)
+    cells, people = tmp_path / "cells.csv", tmp_path / "people.csv"
+    table = pd.DataFrame({"age": rng.integers(2, 8, 60), "n": rng.integers(5, 40, 60)})
+    table["bought"] = np.resize([0.0, 1.0, 0.4], 60)
+    table["n"] -= np.where(table["bought"] == 0.4, table["n"] % 5, 0)
+    table = table[table["n"] > 0]
+    table.to_csv(cells, index=False)
+    rows = [
+        {"age": age, "bought": float(i < round(bought * n))}
+        for age, n, bought in table.itertuples(index=False)
+        for i in range(n)
+    ]
+    pd.DataFrame(rows).to_csv(people, index=False)
+    made = tmp_path / "plan.sums"
+    words = ("--feature", "age=5:2", "--populations", "north,south")
+    values = ("--outcome-values", "0,1", "--functions", 3)
+    assert run(capsys, "plan", *words, *values, "--out", made)[0] == 0
+    sums = []
+    for file, more in ((cells, ("--count", "n")), (people, ())):
+        out = tmp_path / f"{file.stem}.sums"
+        given = ("--outcomes", f"north={file}", "--outcome", "bought", *more)
+        code, said, err = run(capsys, "aggregate", "--plan", made, *given, "--out", out)
+        assert (code, err) == (0, "")
+        assert f"outcome rows of north: {len(rows):,}" in said
+        sums.append(read_sums(out).sums)
+    for name in ("n_rows", "weight", "weight_square", "label_basis", "gram"):
+        np.testing.assert_allclose(getattr(sums[0], name), getattr(sums[1], name))
+    bad = table.assign(n=table["n"] + 0.5)
+    bad.to_csv(cells, index=False)
+    given = ("--outcomes", f"north={cells}", "--outcome", "bought", "--count", "n")
+    code, _, err = run(
+        capsys, "aggregate", "--plan", made, *given, "--out", tmp_path / "bad.sums"
+    )
+    assert code == 2
+    assert "count must be a whole number of people" in err
 
 
 def test_a_population_column_and_a_folder_will_do(capsys, folder, plan, tmp_path):

@@ -286,3 +286,22 @@ def test_ids_that_repeat_in_a_table_are_clusters(capsys, tmp_path):
     _, said, _ = run(capsys, "check", "--config", settings)
     assert "Rows are in" not in said
     assert "'id' is the same in about 4.0 rows" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("words", [(), ("--outcome", "months")], ids=["end", "time"])
+def test_times_that_had_not_ended_are_told_with_what_to_give(capsys, tmp_path, words):
+    """The check that follows refuses them, and takes what init says."""
+    least = 99.0
+    for (kind, region), frame in frames(outcome="months", rows=240)[0].items():
+        if kind == "outcomes":
+            frame["churned"] = np.resize([1, 1, 0], len(frame))
+            least = min(least, frame.loc[frame["churned"] == 0, "months"].min())
+        write(tmp_path / f"{kind}_{region}.csv", frame)
+    settings = tmp_path / "unjoined.toml"
+    _, said, _ = run(capsys, "init", tmp_path, *words, "--out", settings)
+    said = " ".join(said.split())
+    assert f"had {'not ended in all rows' if words else 'ended'}: " in said
+    assert f"which were followed for {least:g} or longer" in said
+    code, _, err = run(capsys, "check", "--config", settings)
+    assert f"min(months, {'window' if least < 5.0 else ''}" in err
+    assert (code == 2) == bool(words)

@@ -163,8 +163,23 @@ def test_tables_have_a_column_of_counts(table, counted):
     data = SeparateLabels.from_tables(**tables, **options)
     assert data.feature_names == FEATURES
     assert str(data).splitlines()[1:] == str(counted).splitlines()[1:]
+    # Streamed, they are written out, however small the pieces.
+    del options["count"]
+    of_people = {
+        kind: {
+            name: part.loc[part.index.repeat(part["n"])].drop(columns="n")
+            for name, part in own.items()
+        }
+        for kind, own in tables.items()
+    }
+    streamed = SeparateLabels.from_tables(**tables, **options, count="n", stream=7)
+    expected = SeparateLabels.from_tables(**of_people, **options, stream=100)
+    found, other = (
+        MinMaxUplift(random_state=0).fit(each).coef_ for each in (streamed, expected)
+    )
+    np.testing.assert_allclose(found, other, rtol=1e-9)
     with pytest.raises(InputError, match="count was given with rows that are streamed"):
-        SeparateLabels.from_tables(**tables, **options, stream=True)
+        SeparateLabels(**columns(table), count=table["n"], stream=True)
 
 
 def test_bad_counts_get_a_sentence(table):

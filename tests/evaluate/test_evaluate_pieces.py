@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from unjoined.data import SeparateLabels, campaign_problem
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.evaluate import compare_uplift, effect_summary, evaluate_uplift
-from unjoined.evaluate.terms import evaluation_rows
+from unjoined.evaluate.terms import RELATIVE, evaluation_rows, relative_effect
 from unjoined.model.census import take_census
 from unjoined.model.crossfit import CrossFit
 
@@ -40,6 +40,8 @@ def numbers(found):
         *(b.uplift for b in found.bins),
         found.calibration.slope,
     ]
+    if found.relative is not None:
+        estimates.append(found.relative)
     ends = [
         *found.curve.low,
         *found.curve.high,
@@ -86,6 +88,8 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data, known):
                 error = pytest.approx(expected.standard_error, rel=1e-8)
                 assert mine[name].standard_error == error
     assert found.speaks_for == pytest.approx(terms.speaks_for)
+    relative = relative_effect(ratio.totals(*(getattr(ratio, c) for c in RELATIVE)))
+    assert_allclose(found.relative.interval(), relative.interval(), rtol=1e-8)
     in_memory = evaluate(data, rules=RULES)  # other folds
     for one, two in zip(numbers(found)[:8], numbers(in_memory)[:8], strict=True):
         assert one[1] == pytest.approx(two[1], rel=0.25)

@@ -11,6 +11,7 @@ from rich.console import Console
 from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Categories,
     Cluster,
     Count,
@@ -19,6 +20,7 @@ from unjoined.cli.options import (
     NeverHarms,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Randomised,
     Seed,
@@ -55,8 +57,11 @@ FOUR = (
     f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json"
 )
 def check(
+    ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -82,20 +87,7 @@ def check(
     config: Config = None,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])
@@ -144,8 +136,11 @@ def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> Non
     f"unjoined plan-study {FOUR} \\\n  --quantity auuc --half-width 0.01",
 )
 def plan_study(
+    ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -211,20 +206,7 @@ def plan_study(
     config: Config = None,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     data: Any
     if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (
         None,

@@ -13,6 +13,7 @@ from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Categories,
     Chunks,
     Cluster,
@@ -22,6 +23,7 @@ from unjoined.cli.options import (
     Ignore,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Seed,
     Treated,
@@ -47,8 +49,11 @@ from unjoined.evaluate.tables import was_fitted_to
     "--population region \\\n  --outcome bought --treatment mailed --share 0.2 --json",
 )
 def evaluate(
+    ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -109,20 +114,7 @@ def evaluate(
     config: Config = None,
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 
 import unjoined
-from unjoined._validation import check_option
+from unjoined._validation import OUTCOME, TREATMENT, check_option
 from unjoined.cli.inputs import MODEL, SUMS, Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Categories,
     Checkpoint,
     Chunks,
@@ -25,6 +26,7 @@ from unjoined.cli.options import (
     Ignore,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Randomised,
     Seed,
@@ -91,6 +93,8 @@ def fit(
     ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -129,20 +133,7 @@ def fit(
     config: Config = None,
 ) -> None:
     """Estimate uplift from tables or sums, and write the model to a file."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     inputs = tables.paths + ([] if moments is None else [("--moments", moments)])
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
@@ -268,7 +259,8 @@ def _fit_rows(
     show_labels(out, data.summary())
     fitted = estimator.fit(data)
     crossfit = getattr(fitted, "crossfit_", None)
-    if min(c.n_rows for c in data.summary()) >= FOLDS:
+    kinds = (OUTCOME, TREATMENT)
+    if min(c.n_rows for c in data.summary() if c.kind in kinds) >= FOLDS:
         crossfit = crossfit or cross_fit(data, random_state=seed)
         if not hasattr(fitted, "gain_"):
             unjoined.record_gain(fitted, data, crossfit=crossfit, random_state=seed)
@@ -357,6 +349,10 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     average = getattr(fitted, "average_effect_", None)
     if average is not None:
         facts["average_effect"] = estimate_facts(average)
+        relative = fitted.relative_effect_
+        facts["relative_effect"] = (
+            None if relative is None else estimate_facts(relative)
+        )
     lines = fitted.summary_lines()
     del lines["features"]  # all of them have been named
     if strength.is_weak and fitted.verdict_.is_settled:

@@ -10,6 +10,7 @@ from itertools import chain, combinations, permutations
 from pathlib import Path
 from typing import Annotated, Any
 
+import narwhals as nw
 import typer
 
 from unjoined._support import import_extra
@@ -19,7 +20,9 @@ from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, Outcome, Population, Treated
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, print_json
+from unjoined.data.columns import column_values
 from unjoined.data.files import ENDINGS, table_ending
+from unjoined.data.looks import says_ended, unfinished
 from unjoined.data.queries import SqlQuery, database_tables, is_query
 from unjoined.data.survey import shared_by
 from unjoined.data.tables import scan_table
@@ -85,9 +88,10 @@ def init(
         ]
         if len(parts) == len(heads):
             raise
-        settings, unclear = make_guess(dict(parts), *named)
+        heads = dict(parts)
+        settings, unclear = make_guess(heads, *named)
     text = _toml(settings, unclear, out.parent)
-    guessed = _sentences(settings, unclear)
+    guessed = _sentences(settings, unclear) + _unfinished_times(settings, heads)
     replace_file(out, lambda file: file.write_text(text, "utf-8"))
     screen = console(quiet=as_json)
     for line in guessed:
@@ -129,6 +133,24 @@ def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
             "treated."
         )
     return lines
+
+
+def _unfinished_times(settings: Settings, heads: dict[Named, Frame]) -> list[str]:
+    """Say that the outcome is a time that had not ended in all rows, if so."""
+    tables = settings["outcomes"]
+    named = tables.values() if isinstance(tables, dict) else [tables]
+    frames = [nw.from_native(heads[table], eager_only=True) for table in named]
+    outcome = settings["outcome"]
+    elsewhere = {n for table in {*heads} - {*named} for n in heads[table].column_names}
+    columns = {
+        name: [column_values(f.get_column(name), strict=False) for f in frames]
+        for name in frames[0].columns
+        if name not in elsewhere
+        and all(name in frame.columns for frame in frames)
+        and (name == outcome or says_ended(name, outcome) or says_ended(outcome, name))
+    }
+    found = unfinished(outcome, columns)
+    return [f"{found[1][:1].upper()}{found[1][1:]}"] if found else []
 
 
 def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:

@@ -23,6 +23,7 @@ from unjoined.cli.inputs import (
 )
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Budget,
     Categories,
     Cluster,
@@ -37,6 +38,7 @@ from unjoined.cli.options import (
     NeverHarms,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Seed,
     Share,
@@ -75,6 +77,8 @@ def report(
     model: Model,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -133,20 +137,7 @@ def report(
     config: Config = None,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     tables.require("report needs {}.")
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")

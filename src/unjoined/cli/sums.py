@@ -12,6 +12,7 @@ from unjoined.cli.options import (
     AsJson,
     Checkpoint,
     Cluster,
+    Count,
     Force,
     Outcome,
     Outcomes,
@@ -101,6 +102,7 @@ def plan(
     "    --outcomes south=sales_s.csv --outcome bought --out outcomes.sums"
 )
 def aggregate(
+    ctx: typer.Context,
     plan: Annotated[Path, typer.Option("--plan", help="The agreed plan.")],
     out: Out,
     outcomes: Outcomes = None,
@@ -110,6 +112,7 @@ def aggregate(
     population: Population = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    count: Count = None,
     treated: Treated = None,
     min_count: Annotated[
         int, typer.Option("--min-count", min=2, help="Fewest effective rows to a sum.")
@@ -125,16 +128,7 @@ def aggregate(
         raise InputError(
             "--threads must not be 0: give a number of threads, or -1 for all cores."
         )
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        weight=weight,
-        cluster=cluster,
-        treated=treated,
-    )
+    tables = Tables.of(ctx)
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     outputs = [*kept, ("--out", out, SUMS)]

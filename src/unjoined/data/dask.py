@@ -26,7 +26,7 @@ from unjoined.data.chunks import (
 from unjoined.data.columns import needs_encoding, some_columns
 from unjoined.data.encode import TableEncoder
 from unjoined.data.fold import plus
-from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
+from unjoined.data.looks import LEADING, Choice, Looks, Piece, look_at, merge_profiles
 from unjoined.data.rows import Chunk, NumberedRows
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import Survey
@@ -77,6 +77,8 @@ class DaskSource:
                 if n not in special and all(n in other for other in rest)
             ]
             given = replace(given, features=tuple(names))
+        kept = tuple(n for n in given.features or () if n not in given.ignore)
+        given.__dict__["choice"] = Choice(kept)  # nothing is looked at here
         columns = given.columns
         make = delayed(_table_chunk, pure=False)
         parts: list[Any] = []

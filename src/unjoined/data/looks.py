@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._typing import Array, Frame, IntArray
-from unjoined._validation import OUTCOME, shown
+from unjoined._validation import OUTCOME, label_codes, shown
 from unjoined.data.chunks import Columns, Place, Table, population_codes
 from unjoined.data.columns import (
     CATEGORIES,
@@ -29,12 +30,24 @@ from unjoined.data.columns import (
     read_text,
     value_word,
 )
-from unjoined.errors import ColumnWarning, LeftOutWarning, TableError
+from unjoined.errors import ColumnWarning, LabelError, LeftOutWarning, TableError
 
 LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
 FEWEST = 50  # rows of a table that say anything of a column
 FEW_VALUES = 20  # of a label or a feature, each of which is counted
 THINNED = 10_000  # evenly spaced rows that medians are taken from
+FEW_TIMES = 5  # fewer different values are a scale or a code
+FEWEST_ENDS = 0.2  # share of the ends seen that a window must hold to be worth naming
+# Words in the names of columns: of times until something ends, and of whether it has ended.
+TIMES_TO_END = (
+    "time duration days weeks months years hours minutes tenure survival lifetime followup dauer "
+    "tage wochen monate jahre stunden laufzeit duree jours semaines mois"
+)
+HAS_ENDED = (
+    "event status observed died dead death deceased churn churned fail failed failure relapse "
+    "relapsed cancelled canceled lapsed gestorben verstorben gekuendigt ausgefallen deces"
+)
+GOING_ON = "censored alive living active ongoing open"  # what such columns hold
 
 Cell = tuple[str, str]  # kind and population
 Piece = tuple[Table, Frame, Place]
@@ -292,6 +305,107 @@ def odd_outcomes(labels: Looks) -> list[str]:
                 "such rows out."
             )
     return notes
+
+
+def _words(name: str) -> list[str]:
+    """Return the words and numbers that a column's name is made of."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
+    return re.findall(r"[a-z]+|[0-9]+", apart)
+
+
+def says_ended(name: str, time: str) -> bool:
+    """Tell whether a column may say which times had ended, by its name and that of the times.
+
+    Names of times go without numbers: spend_12_months and visits_30_days are amounts.
+    """
+    words = _words(name)
+    if any("censor" in word or word == "cens" for word in words):
+        return True
+    of_time = _words(time)
+    if any(word.isdigit() or word == "per" for word in of_time):
+        return False
+    return not (
+        {*TIMES_TO_END.split()}.isdisjoint(of_time)
+        or {*HAS_ENDED.split()}.isdisjoint(words)
+    )
+
+
+def unfinished(
+    outcome: str, columns: Mapping[str, Sequence[Values]]
+) -> tuple[bool, str] | None:
+    """Say that times had not ended in some rows, and what to use instead.
+
+    ``columns`` are the outcome and columns that outcome tables alone have, in pieces. Either the
+    outcome is the time, which is told first, or it says whether another column had ended. Nothing
+    is told where all that had not ended were followed up to the same, latest time: such times are
+    the restricted mean that would be asked for.
+    """
+    for time, name in ((outcome, None), (None, outcome)):
+        for other in columns:
+            pair = (time or other, name or other)
+            if other == outcome or not says_ended(pair[1], pair[0]):
+                continue
+            if said := _cut_short(*pair, columns, outcome):
+                return time is not None, said
+    return None
+
+
+def _cut_short(
+    time: str, name: str, columns: Mapping[str, Sequence[Values]], outcome: str
+) -> str | None:
+    """Say that times had not ended where a column of two values says so, and what to do."""
+    y = np.concatenate([as_numbers(part, Settled(NUMBERS)) for part in columns[time]])
+    known = y[~np.isnan(y)]
+    text = [part.as_text() for part in columns[name]]
+    levels = [*dict.fromkeys(level for part in text for level in part.levels)]
+    if len(levels) != 2 or len(np.unique(known)) < FEW_TIMES or known.min() < 0.0:
+        return None
+    if (at := _still_going(name, levels)) is None:
+        return None
+    level = np.concatenate(
+        [np.array([*map(levels.index, part.levels), -1])[part.values] for part in text]
+    )
+    going_on, ended = (y[(level == j) & ~np.isnan(y)] for j in (at, 1 - at))
+    if not (len(going_on) and len(ended) and going_on.min() < known.max()):
+        return None
+    said = f"the outcome {outcome!r} seems to be a time"
+    left, complete = name, "every time is complete"
+    if outcome != time:
+        said = f"the outcome {outcome!r} seems to say whether a time, {time!r},"
+        left, complete = time, "all were followed for as long"
+    said += (
+        f" that had not ended in all rows: {name!r} is {levels[at]!r} in "
+        if outcome == time
+        else f" had ended: it is {levels[at]!r} in "
+    )
+    said += f"{len(going_on) / len(known):.0%} of rows, "
+    least = float(going_on.min())
+    said += f"which were followed for {least:g} or longer"
+    use = f". Give min({time}, {least:g}) as the outcome"
+    if least <= 0.0 or (ended < least).mean() < FEWEST_ENDS:
+        use = (
+            ", too short to tell. Choose a window that everyone could be followed for, leave out "
+            f"who came too late for it, and give min({time}, window) as the outcome"
+        )
+    return (
+        f"{said}{use}: its mean is the restricted mean, while that of {outcome!r} takes longer "
+        f"follow-up for an effect. {left!r} is no feature, as only outcome tables have it; if "
+        f"{complete}, name it in ignore (--ignore)."
+    )
+
+
+def _still_going(name: str, levels: Sequence[str]) -> int | None:
+    """Return which of two values means that a time had not ended, None if nobody can say."""
+    plain = [level.strip().lower() for level in levels]
+    for j, word in enumerate(plain):
+        if word in HAS_ENDED.split() or plain[1 - j] in GOING_ON.split():
+            return 1 - j
+    try:
+        codes = [*label_codes(levels, OUTCOME).values()]
+    except LabelError:
+        return None
+    turned = any(word.startswith("cens") for word in _words(name))
+    return int(np.argmax(codes) if turned else np.argmin(codes))
 
 
 def _unknown_share(one: Look, two: Look) -> float:

@@ -200,11 +200,12 @@ class TableSource:
     @cached_property
     def choice(self) -> Choice:
         """Which columns are features and which are not, settled by a first look at the tables."""
-        if self.features is not None:
-            return Choice(
-                tuple(name for name in self.features if name not in self.ignore)
-            )
         columns = self._beside
+        if self.features is not None:
+            survey = Survey(self.tables, columns, self._leading, None)
+            choice = survey.named(self.features, self.ignore)
+            choice.warn(stacklevel=6)
+            return choice
         frames = [table.table for table in self.tables]
         known = all(map(nw.dependencies.is_into_dataframe, frames)) and all(
             len(nw.from_native(frame, eager_only=True)) <= LEADING for frame in frames
@@ -286,7 +287,7 @@ class TableSource:
                 seen[table.title] = seen.get(table.title, False) or bool(
                     chunk.label.any()
                 )
-            yield chunk
+            yield from chunk.written_out(CHUNK_ROWS)
         several = any(len(treated_values(table.treated)) > 1 for table in self.tables)
         if not all(seen.values()) or several:  # one of several may be in no table
             check_all_treated((table, frame) for table, frame, _ in self._pieces())

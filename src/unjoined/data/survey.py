@@ -46,7 +46,9 @@ from unjoined.data.looks import (
     odd_outcomes,
     other_units,
     ranked,
+    says_ended,
     shifts,
+    unfinished,
     whole_profile,
 )
 from unjoined.errors import TableError
@@ -393,8 +395,10 @@ class Survey(NamedTuple):
             looks.pop(name, None)
         for name in filter(None, {*self.columns.policies.values()} & {*looks}):
             looks.pop(name)
-        named = dict.fromkeys(table.label for table in self.tables if table.label)
+        both = [label for t in self.tables for label in (t.label, t.joint)]
+        named = dict.fromkeys(filter(None, both))
         labels = {label: looks.pop(label, {}) for label in named}
+        times = _unfinished_times(self.tables, labels, looks)
         cells = {
             cell: look.title
             for of in (*labels.values(), *looks.values())
@@ -416,7 +420,7 @@ class Survey(NamedTuple):
                 del looks[name]
         found, notes = self._judged(looks, labels)
         notes += [*other_units(labels), *odd_outcomes(labels)]
-        notes += _both_labels(self.tables, labels)
+        notes += _both_labels(self.tables, labels) + times
         features = tuple(
             name for name in looks if name not in {part.name for part in found}
         )
@@ -428,6 +432,30 @@ class Survey(NamedTuple):
                 f"neither label, weight nor population.{said} Name columns in features to use them."
             )
         return Choice(features, tuple(out), tuple(notes))
+
+    def named(self, features: Iterable[str], ignored: Iterable[str]) -> Choice:
+        """Return features that were named, if the outcome is none that had not ended.
+
+        That takes no more than a look at names, unless one of them says so.
+        """
+        out = {*ignored}
+        choice = Choice(tuple(name for name in features if name not in out))
+        for table, frame, _ in self.leading():
+            if table.kind != OUTCOME:
+                continue
+            own = str(table.label)
+            some = [
+                name
+                for name in column_names(frame) or ()
+                if name not in out and (says_ended(name, own) or says_ended(own, name))
+            ]
+            if not some:
+                break
+            looks = look_at(self.leading(), self.columns, [own, *some])
+            labels = {own: looks.pop(own, {})}
+            notes = _unfinished_times(self.tables, labels, looks)
+            return choice._replace(notes=tuple(notes))
+        return choice
 
     def _judged(self, looks: Looks, labels: Looks) -> tuple[list[LeftOut], list[str]]:
         """Return columns that are not features, and notes; doubts are settled by all rows."""
@@ -466,6 +494,28 @@ class Survey(NamedTuple):
                     f"{argument} names {name!r}, a column that no table has. Their columns are "
                     f"{shown(known)}{did_you_mean(name, known)}"
                 )
+
+
+def _unfinished_times(
+    tables: Sequence[Table], labels: Looks, looks: Looks
+) -> list[str]:
+    """Refuse an outcome that is a time that had not ended in all rows; warn of its end as such."""
+    notes = []
+    for outcome in {str(table.label) for table in tables if table.kind == OUTCOME}:
+        of = {
+            at: look for at, look in labels.get(outcome, {}).items() if at[0] == OUTCOME
+        }
+        columns = {
+            name: [own[at].head for at in of]
+            for name, own in ({outcome: of} | looks).items()
+            if own.keys() == of.keys()
+        }
+        if found := unfinished(outcome, columns):
+            is_time, sentence = found
+            if is_time:
+                raise TableError(sentence)
+            notes.append(sentence)
+    return notes
 
 
 def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
@@ -540,8 +590,8 @@ def check_named_columns(
     for name in names or ():
         if name in taken:
             raise TableError(
-                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters "
-                "and populations are not features."
+                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters, "
+                "populations and known policies are not features."
             )
     if names is not None and not set(names) - set(ignore):
         raise TableError(

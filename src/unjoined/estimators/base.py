@@ -47,7 +47,7 @@ from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import Estimate, critical_value
 from unjoined.evaluate.scores import weighted_risk
 from unjoined.evaluate.strength import IdentificationStrength, strength_of, warn_if_weak
-from unjoined.evaluate.terms import average_effect, evaluation_of, linear_evaluation
+from unjoined.evaluate.terms import evaluation_of, linear_evaluation
 from unjoined.evaluate.verdict import Verdict, verdict_of_fit
 from unjoined.model.basis import Scaling
 from unjoined.model.census import Census
@@ -185,6 +185,7 @@ class UpliftEstimator(BaseEstimator, ABC):
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
+    relative_effect_: Estimate | None = None
     run_: dict[
         str, Any
     ]  # versions, settings with the seed, and a fingerprint of the rows
@@ -214,6 +215,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
@@ -245,6 +248,11 @@ class UpliftEstimator(BaseEstimator, ABC):
         policy : array-like of shape (n,), optional
             The probability with which a row's person was treated, where it is known, NaN elsewhere.
             `Uplift` alone takes it, and rows that have both labels.
+        dose : bool, optional
+            Whether treatments are amounts: uplift is what one unit more does. `Uplift` alone takes
+            them.
+        control : value, optional
+            The treatment that is none, where there are several others, which `ArmUplift` takes.
         checkpoint : path, optional
             Of streamed rows only: a file that keeps what was added up and is removed at the end.
             If it exists, the fit goes on from there. Needs an integer ``random_state``.
@@ -275,7 +283,8 @@ class UpliftEstimator(BaseEstimator, ABC):
                 "NaN standing for the other. If you know both of each row, use an ordinary uplift "
                 "model."
             )
-        columns = (y, treatment, population, sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
             self._check_parameters()
@@ -308,7 +317,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         if strength is None or several:
             strength = strength_of(rows, n_jobs=n_jobs)
         if not hasattr(self, "average_effect_"):
-            self.average_effect_ = average_effect(rows)
+            own = linear_evaluation(rows)
+            self.average_effect_, self.relative_effect_ = own.average(), own.relative()
         self._conclude(rows, strength, stacklevel=3)
         return self
 
@@ -319,6 +329,10 @@ class UpliftEstimator(BaseEstimator, ABC):
                 f"{type(self).__name__} takes one label a row, and no policy. Uplift takes rows "
                 "that have both labels, and known policies; or leave the treatments of these rows "
                 "out."
+            )
+        if rows.dose is not None and not self._takes_joint:
+            raise InputError(
+                f"{type(self).__name__} takes people who are treated or not. Uplift takes doses."
             )
         if rows.count is None or self._takes_counts:
             return rows
@@ -365,6 +379,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             "identification_",
             "verdict_",
             "average_effect_",
+            "relative_effect_",
             "gain_",
             "contrast_",
         ):
@@ -428,7 +443,9 @@ class UpliftEstimator(BaseEstimator, ABC):
     def summary_lines(self) -> dict[str, str]:
         """Return the lines of the summary by what they are about."""
         return {
-            "average": effect_in_words(getattr(self, "average_effect_", None)),
+            "average": effect_in_words(
+                getattr(self, "average_effect_", None), relative=self.relative_effect_
+            ),
             **self._robustness(),
             "policies": policies_in_words(
                 self.identification_, getattr(self, "contrast_", None)
@@ -556,6 +573,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
 
@@ -564,7 +583,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -577,7 +596,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.evaluate.weighted_risk : the definition.
         """
-        beside = (sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose, control)
         columns = in_memory(X, y, treatment, population, *beside)
         features, rows = columns_of(columns[0], columns[1:], method="score")
         given = (

@@ -27,9 +27,9 @@ from unjoined.evaluate.checks import (
     Check,
     Sharing,
     check_bounds,
-    check_claims,
     check_panel,
     check_shared_outcomes,
+    check_treated,
     compare,
     correct,
     implied_means,
@@ -70,7 +70,7 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
-from unjoined.words import clusters_in_words, known_in_words
+from unjoined.words import clusters_in_words, known_in_words, treatment_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -227,6 +227,29 @@ class Diagnosis(Shown):
         )
 
     @property
+    def is_certain(self) -> bool:
+        """Whether policies that differ are known, and not estimated."""
+        return self.identification.is_known and self.strength >= STRONG
+
+    def _gap_in_words(self, gap: PolicyGap) -> str:
+        """Say how different the policies are or, with what rows know, how much they tell."""
+        if not gap.is_signed and not math.isnan(self.known_worth):
+            return (
+                "Gap: with what is known of single rows, the tables tell as much as policies that "
+                f"differ by {gap.words}."
+            )
+        names = [str(name) for name in self.identification.populations]
+        whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+        treatment = treatment_in_words(self.identification)
+        if self.is_certain:
+            return (
+                f"Gap{whose}: the policies are known, and the {treatment} differs by "
+                f"{gap.mean.value:+z.2f} on average, {gap.root_mean_square.value:.2f} root mean "
+                "square."
+            )
+        return f"Gap{whose}: the {treatment} differs by {gap.words}."
+
+    @property
     def reach_words(self) -> str:
         """The share of people evaluations speak for, with its interval at 95 percent."""
         if self.speaks_for is None:
@@ -256,21 +279,21 @@ class Diagnosis(Shown):
         if gap is None:
             return []
         low, high = gap.quantiles[[5, 95]]
-        names = [str(name) for name in self.identification.populations]
-        whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+        treatment = treatment_in_words(self.identification)
         lines = [
-            f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
-            f"between {low:+.2f} and {high:+.2f}.",
-            f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more identifies "
-            f"the average, {PLENTY:g} or more is plenty.",
-            f"Reach: evaluations speak for {self.reach_words}, those whose chance of treatment "
+            f"{self._gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
+            "Strength: it has no limit, as what is known of treatment need not be estimated."
+            if self.is_certain
+            else f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more "
+            f"identifies the average, {PLENTY:g} or more is plenty.",
+            f"Reach: evaluations speak for {self.reach_words}, those whose {treatment} "
             "differs. For their average uplift the tables are worth a trial of "
             f"{count_text(self.effective_size)} people with joined labels.",
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
             "times the standard error of the best-known one.",
         ]
-        if not math.isnan(self.known_worth):
-            lines.append(known_in_words(self.identification.n_known, self.known_worth))
+        if known := known_in_words(self.identification, self.known_worth):
+            lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
             lines.append(clusters)
         if self.sensitivity is not None and self.verdict != UNKNOWN:
@@ -309,8 +332,8 @@ class Diagnosis(Shown):
                     (
                         r.where,
                         f"{r.share:.0%}",
-                        r.gap_words,
-                        count_text(r.strength),
+                        f"{r.gap:+.2f}" if self.is_certain else r.gap_words,
+                        "known" if self.is_certain else count_text(r.strength),
                         r.verdict,
                     )
                     for r in self.regions
@@ -370,7 +393,17 @@ class Diagnosis(Shown):
         if self.speaks_for is not None:  # a share
             for end in ("low", "high"):
                 plain["speaks_for"][end] = min(max(plain["speaks_for"][end], 0.0), 1.0)
-        numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
+        numbers = (
+            "f_statistic",
+            "mean_gap",
+            "rms_gap",
+            "is_weak",
+            "n_joint",
+            "n_policy",
+            "is_known",
+            "n_clusters",
+            "design_effect",
+        )
         plain["identification"] = {
             name: getattr(self.identification, name) for name in numbers
         }
@@ -428,7 +461,7 @@ class Diagnosis(Shown):
             range(len(regions)), [region.where for region in regions], fontsize="small"
         )
         ax.axvline(0.0, color="0.3", lw=0.8)
-        ax.set_xlabel("difference in the chance of treatment")
+        ax.set_xlabel(f"difference in the {treatment_in_words(self.identification)}")
         ax.margins(x=0.35)
         return ax
 
@@ -521,7 +554,7 @@ def diagnose(
             matrix, strange = features.numbers(target)
             aim = matrix, np.ones(len(matrix))
     else:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, randomised=randomised)
         rows = held.rows
         features = held.features
         tables = held.data.summary()
@@ -559,9 +592,9 @@ def diagnose(
             mean = crossfit.nuisances.outcome_mean
             tests, outside = _refutable(rows, own, mean, rng)
             checks += tests
-        if rows.exposure is not None:
+        if rows.twin is not None:
             Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-            checks += check_claims(own, rows, Z)
+            checks += check_treated(own, rows, Z)
         overlap, apart = _overlap(rows, aim, rng)
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(

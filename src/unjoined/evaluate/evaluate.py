@@ -53,10 +53,10 @@ from unjoined.evaluate.tables import (
     warn_of_own_rows,
     was_fitted_to,
 )
-from unjoined.evaluate.terms import N_FOLDS
+from unjoined.evaluate.terms import N_FOLDS, relative_effect
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds
-from unjoined.words import UNBOUNDED
+from unjoined.words import UNBOUNDED, relative_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -169,6 +169,10 @@ class Evaluation(Shown):
         Which rows the score was evaluated on.
     n_rows : int
         Labelled rows.
+    relative : Estimate or None
+        Average uplift over the mean outcome that the people spoken for would have untreated: 0.5
+        is half as much again. None if an outcome is negative or that mean cannot be told from 0.
+        For the people of a list give them as ``target``.
     sensitivity : Sensitivity
         By how much equal people may differ between populations, for other reasons than treatment,
         before the average and the rules no longer gain.
@@ -189,10 +193,13 @@ class Evaluation(Shown):
     sensitivity: Sensitivity
     how: str = "held-out rows"
     n_rows: int = 0
+    relative: Estimate | None = None
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """Return all estimates by name: value, standard error, interval."""
         named = {"average": self.average, "auuc": self.auuc, "qini": self.qini}
+        if self.relative is not None:
+            named["relative"] = self.relative
         named |= {f"rule: {name}": value for name, value in self.rules.items()}
         named |= {f"uplift at {k:.0%}": value for k, value in self.at_k.items()}
         named |= {f"bin {b}": people.uplift for b, people in enumerate(self.bins, 1)}
@@ -234,9 +241,15 @@ class Evaluation(Shown):
 
     def sentences(self) -> list[str]:
         """Return what was found in words, the average first."""
+        relative = self.relative
         return [
             f"Average uplift {with_interval(self.average, self.level)}, from {self.how}; "
             f"{self.level:.0%} intervals.",
+            *(
+                []
+                if relative is None
+                else [f"It is {relative_in_words(relative, self.level)}."]
+            ),
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
             self.sensitivity.in_words(self.sensitivity.average),
             *self.sensitivity.benchmark_words(),
@@ -610,7 +623,7 @@ def evaluate_uplift(
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
     options = target, shift, n_jobs, rng, crossfit
     asked, tables = prepare({"": model_or_scores}, data, rules, *options)
-    return _evaluate(asked, tables, level, rng)
+    return _evaluate(asked, tables, level, rng, model=model_or_scores)
 
 
 def cross_evaluate(
@@ -686,7 +699,7 @@ def cross_evaluate(
     how = f"rows left out of each fit, {n_folds} folds"
     tables = RowsInMemory(held, rows, columns, fold, how)
     noise = ranking_noise(compared)
-    return _evaluate(others, tables, level, rng, noise)
+    return _evaluate(others, tables, level, rng, noise, model=estimator)
 
 
 def sensitivity(
@@ -912,7 +925,9 @@ def record_gain(
         score, compared = out_of_fold_scores(model, tables, fold, few)
         predicted = model.predict(take_rows(tables.data.X, tables.used))
     noise = ranking_noise(compared)
-    gain = GainByScore.of_rows(evaluation, score, predicted, tables.rows.weight, noise)
+    gain = GainByScore.of_rows(
+        evaluation, score, predicted, tables.rows.people_weight, noise
+    )
     model.gain_ = gain
     return gain
 
@@ -948,7 +963,13 @@ def prepare(
 
 
 def _evaluate(
-    asked: Asked, tables: EvaluatedTables, level: float, rng: Rng, noise: float = 0.0
+    asked: Asked,
+    tables: EvaluatedTables,
+    level: float,
+    rng: Rng,
+    noise: float = 0.0,
+    *,
+    model: Any,
 ) -> Evaluation:
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
     scored = tables.scored(asked.orders, asked.edges())
@@ -962,6 +983,8 @@ def _evaluate(
     curve, points = appraisal.curve(level, rng)
     bins, p_value = appraisal.bins(least)
     average, auuc, qini = (ratios.pop(name) for name in ("average", "auuc", "qini"))
+    has_base = tables.sample.is_amount and not getattr(model, "randomised", False)
+    relative = appraisal.relative() if has_base else None
     return Evaluation(
         average=average,
         auuc=auuc,
@@ -978,6 +1001,7 @@ def _evaluate(
         sensitivity=tables.sensitivity(appraisal.claims(average, ratios), level),
         how=tables.how,
         n_rows=tables.n_rows,
+        relative=relative,
     )
 
 
@@ -988,6 +1012,7 @@ class Appraisal:
         self.scored, self.sheet, self.rules = scored, sheet, rules
         self.everyone = sheet.gain(scored.everyone(), plain=True, swayed=True)
         self.area = sheet.gain(scored.area(), plain=True)
+        self.base = sheet.add("seen"), sheet.add("due")
         self.tops = [sheet.gain(scored.top(share)) for share in SHARES.tolist()]
         score = scored.score
         self.edges, sheet.group = scored.in_bins(N_BINS)
@@ -1040,6 +1065,13 @@ class Appraisal:
         return {
             name: sheet.per_person(gain, plain=plain) for name, gain in named.items()
         }
+
+    def relative(self) -> Estimate | None:
+        """Return the average over what the outcome would be untreated, if that is known."""
+        columns = (self.everyone.numerator, 0, 1, *self.base)
+        return relative_effect(
+            self.sheet.totals.combined(np.array([self.sheet[j] for j in columns]))
+        )
 
     def claims(self, average: Estimate, rules: Mapping[str, Estimate]) -> list[Claim]:
         """Return what is claimed of everyone and of the rules, given their gains."""

@@ -257,11 +257,21 @@ class HeldOutTables:
     strange: tuple[str, ...]  # values of the target such as no table has
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], target: MatrixLike | None) -> HeldOutTables:
-        """Check tables and target, and encode what is not a number."""
+    def of(
+        cls,
+        data: Mapping[str, Any],
+        target: MatrixLike | None,
+        *,
+        randomised: bool = False,
+    ) -> HeldOutTables:
+        """Check tables and target, and encode what is not a number.
+
+        If populations were ``randomised``, treatment has reasons of its own within each.
+        """
         tables = as_data(data)
         matrix, features = NamedFeatures.of(tables.X)
         rows = tables.labelled(matrix)
+        rows = rows.without_exposure() if randomised else rows
         checked = tables.checked
         aim = checked.target(matrix) if target is None else None
         asked = (
@@ -308,15 +318,19 @@ class HeldOutTables:
         stacklevel: int = 2,
     ) -> EvaluationRows:
         """Return the rows of an evaluation, by a cross-fit of them that is made if it is None."""
+        rows = self.rows
         if crossfit is None:
             crossfit = self.cross_fit(n_jobs=n_jobs, rng=rng)
-        elif not crossfit.fits(self.rows):
+        elif crossfit.fits(rows):
+            if crossfit.rows.exposure is None:
+                rows = rows.without_exposure()
+        else:
             raise InputError(
                 "crossfit belongs to other rows than these. Give the data that the model was "
                 "fitted to, or leave out crossfit."
             )
         return evaluation_rows(
-            self.rows,
+            rows,
             crossfit,
             target=self.target_rows,
             given=self.people,
@@ -421,7 +435,7 @@ class RowsInMemory(EvaluatedTables):
         self.columns = columns
         self.fold = fold
         self.how = how
-        self.n_rows = sum(tables.rows.people)
+        self.n_rows = sum(tables.rows.without_copies().people)
         self.refuse_alike()
 
     def over(self, work: Callable[[Piece], T]) -> T:

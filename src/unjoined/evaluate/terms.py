@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from sklearn.tree import DecisionTreeRegressor
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME
@@ -22,6 +23,9 @@ from unjoined.model.shift import weigh_shift
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
 N_FOLDS = 5
+MOST_DOSES = 21  # ends of the ranges of doses that are told apart
+BY_CHANCE = 0.1  # share of its variance that is left of what features do not decide
+TREE_ROWS, MOST_TREE_ROWS, LEAF_ROWS = 60, 2000, 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +134,8 @@ class RatioTerms:
     aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
     plain: Array  # (n,) numerator of the plain score, outcome units
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
+    seen: Array  # (n,) part in omega times the mean of all outcomes, treated or not
+    exposed: Array  # (n,) share treated among all outcome rows of such features
     met: Array  # (n,) chance of treatment that an outcome row met
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
@@ -205,11 +211,53 @@ class RatioTerms:
         """Return the gain per person of treating by a rule (n,), over treating nobody."""
         return self.totals(self.numerator * rule, self.denominator).ratio(0, 1)
 
+    @property
+    def due(self) -> Array:
+        """Numerator of what treatment has done to the mean outcome, shape (n,)."""
+        return self.exposed * self.numerator
+
+    def shifted(self, change: float) -> RatioTerms:
+        """Return the terms of people who gain more by ``change`` each, outcome units."""
+        return replace(self, numerator=self.numerator + change * self.denominator)
+
     def group(self, member: BoolArray | Array) -> Estimate:
         """Return the average uplift of a group, given as a mask or as shares of membership."""
         return self.totals(self.numerator * member, self.denominator * member).ratio(
             0, 1
         )
+
+
+# Columns of `RatioTerms` whose totals make the relative effect.
+RELATIVE = ("numerator", "denominator", "aim", "seen", "due")
+
+
+def relative_effect(totals: Totals) -> Estimate | None:
+    r"""Return the average uplift over the mean outcome without treatment, :math:`E[u] / E[Y_0]`.
+
+    ``totals`` are those of `RELATIVE`: N, D, :math:`E[\omega]`, Q and H. At features x let
+    :math:`\tilde e = \sum_k p_k e_k` be treated of all outcome rows together. What they would be
+    without is what is seen of them, less what treatment did: with
+    :math:`a_k = p_k - \tilde e c_k`, the weights of least variance that have
+    :math:`\sum_k a_k = 1` and :math:`\sum_k a_k e_k = 0`,
+
+    .. math::
+
+        E[Y_0 \mid x] = \sum_k a_k E_k[y \mid x]
+            = \sum_k p_k E_k[y \mid x] - \tilde e \sum_k c_k E_k[y \mid x].
+
+    The first sum is Q over :math:`E[\omega]`, known well. The second is a ratio as the average
+    is, H over D, so that the base is :math:`q - H / D` and the relative effect
+    :math:`N / (q D - H)`: linear in what is noisy, and Fieller's interval holds however little
+    policies differ. None where the interval of the base does not lie above 0.
+    """
+    D, counted, Q = totals.value[1:4]
+    if not (D > 0.0 and counted > 0.0):
+        return None
+    q = Q / counted
+    base = np.array([0.0, q, -q * D / counted, D / counted, -1.0])
+    both = totals.combined(np.array([np.eye(5)[0], base, np.eye(5)[1]]))
+    low, _ = both.ratio(1, 2).interval(0.95)
+    return both.ratio(0, 1) if low > 0.0 else None
 
 
 def cell_positions(cell: IntArray) -> list[IntArray]:
@@ -240,8 +288,12 @@ class EvaluationRows:
     size: Array  # (K,) outcome rows of each population
     exposure: Array | None  # (n,) treatment or policy where it is known, NaN elsewhere
     known: Array  # (K, 2) share of the outcome rows whose exposure is known, and its variance
+    aside: (
+        Array | None
+    )  # (n,) what other treatments add beyond their policies, outcome units
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
+    is_amount: bool  # whether outcomes are 0 or more
 
     @property
     def n_populations(self) -> int:
@@ -267,7 +319,7 @@ class EvaluationRows:
             "effect",
             "untreated",
         )
-        beside = ("exposure", "unit", "count")
+        beside = ("exposure", "aside", "unit", "count")
         given = [name for name in beside if getattr(self, name) is not None]
         some = {name: getattr(self, name)[at] for name in (*names, *given)}
         return replace(self, **some)
@@ -312,9 +364,12 @@ class EvaluationRows:
     @property
     def apart(self) -> Array:
         """Each policy minus the mean policy, shape (n, K)."""
-        return np.asarray(
-            self.policies - (self.policies @ self.population_share)[:, None]
-        )
+        return np.asarray(self.policies - self.exposed[:, None])
+
+    @property
+    def exposed(self) -> Array:
+        """Policy of all populations together, shape (n,)."""
+        return np.asarray(self.policies @ self.population_share)
 
     @property
     def spread(self) -> Array:
@@ -396,19 +451,58 @@ class EvaluationRows:
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
     def gap_in_errors(self) -> float:
-        """Return how many standard errors the policy gap is away from 0, over all people."""
+        """Return how many standard errors the policy gap is away from 0, over all people.
+
+        Infinite if treatment, or a chance of it that varies, is known of every outcome row.
+        """
         square = self.gap**2
         reach = np.where(self.is_treatment, square * self.contrast() * self.ratio, 0.0)
         own = reach * self.correction
         D, V = self.total_given_target(self.aim * square + own, reach * self.known_rest)
-        if V > 0.0:
-            return float(D / np.sqrt(V))
-        return math.inf if D > 0.0 and self.known[:, 0].all() else 0.0
+        if D > 0.0 and np.all(self.known[:, 0] == 1.0):
+            return math.inf
+        return float(D / np.sqrt(V)) if V > 0.0 else 0.0
+
+    def dose_weights(self, dose: Array) -> Array:
+        r"""Return how much each range of doses counts in the average: from, to and weight, (m, 3).
+
+        With :math:`F_k(a \mid x)` the law of the dose, the ratio averages the slopes of any
+        response by :math:`\sum_k c_k(x) (1 - F_k(a \mid x))`, which adds up to 1 over doses a.
+        ``dose`` (n,) is that of treatment rows, NaN where only a mean is known. Main effects of the
+        features cancel between populations; a linear one is taken out to spare noise. Costs O(n d)
+        for each of at most twenty ranges.
+        """
+        at = np.flatnonzero(self.is_treatment & ~np.isnan(dose))
+        if not len(at):
+            return np.empty((0, 3))
+        grid = np.unique(dose[at])
+        if len(grid) > MOST_DOSES:
+            grid = np.unique(np.quantile(dose[at], np.linspace(0.0, 1.0, MOST_DOSES)))
+        omega = self.omega()
+        reach = (self.share * omega * self.contrast() * self.ratio)[at]
+        B = np.column_stack([np.ones(len(at)), self.X[at]])
+        above = (dose[at, None] > grid[:-1]).astype(np.float64)
+        above -= B @ np.linalg.lstsq(B, above, rcond=None)[0]
+        weight = (reach @ above) * np.diff(grid)
+        return np.column_stack([grid[:-1], grid[1:], weight / weight.sum()])
 
     def average(self) -> Estimate:
-        """Return the average uplift, as `where_it_shows` measures it over all people."""
-        everyone = np.zeros(len(self.cell), dtype=np.int64)
-        return self.where_it_shows(everyone, 1).average()
+        """Return the average uplift of the people spoken for."""
+        return self.everyone().average()
+
+    def everyone(self) -> RatioTerms:
+        """Return the two numbers of each row for all people, who count as in every average."""
+        return self.terms(self.omega())
+
+    def relative(self, terms: RatioTerms | None = None) -> Estimate | None:
+        """Return the average of terms, by default `everyone`, over what it would be untreated.
+
+        None where outcomes may be negative or the base is not clear of 0; see `relative_effect`.
+        """
+        if not self.is_amount:
+            return None
+        terms = self.everyone() if terms is None else terms
+        return relative_effect(terms.totals(*(getattr(terms, c) for c in RELATIVE)))
 
     def design_effect(self) -> float | None:
         """Return how much more the average varies than if no row depended on another."""
@@ -422,7 +516,8 @@ class EvaluationRows:
 
         People count as ever, by `omega`. What the nuisances leave of the effect is taken to be
         the same within a group, and is measured where policies differ most: of all ways to weigh
-        rows, that has the least variance if outcomes vary alike.
+        rows, that has the least variance if outcomes vary alike. For tests of whether people
+        differ; averages may not take it for granted.
         """
         omega = self.omega()
         square = self.gap**2
@@ -447,6 +542,12 @@ class EvaluationRows:
         treatment = self.is_treatment
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
+        if self.aside is not None:
+            corrected = reach * self.aside
+            numerator = numerator - np.where(treatment, corrected, 0.0)
+        p = self.population_share[self.cell % self.n_populations]
+        seen = omega * p * self.ratio * self.correction
+        exposed = self.exposed
         return RatioTerms(
             self.cell,
             self.share,
@@ -455,6 +556,10 @@ class EvaluationRows:
             aim,
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
+            np.where(outcome, seen, 0.0)
+            - np.where(treatment, self.effect * seen, 0.0)
+            + aim * (self.untreated + exposed * self.effect),
+            exposed,
             self.met,
             self.unit,
             self.count,
@@ -551,8 +656,8 @@ def evaluation_of(
 ) -> EvaluationRows:
     """Return labelled rows whose nuisances are known, all of them being the target."""
     labelled = labelled_part(rows, fold, nuisances, ratio)
-    total = float(rows.weight.sum())
-    return replace(labelled, aim=rows.weight / (total * labelled.share))
+    weight = rows.people_weight
+    return replace(labelled, aim=weight / (weight.sum() * labelled.share))
 
 
 def average_effect(rows: LabelledRows) -> Estimate:
@@ -580,11 +685,8 @@ def labelled_part(
     n = len(rows.label)
     scale = rows.coding.scale
     own = nuisances.policies[np.arange(n), rows.population]
-    met = (
-        own
-        if rows.exposure is None
-        else np.where(np.isnan(rows.exposure), own, rows.exposure)
-    )
+    exposure = _beyond_features(rows, own)
+    met = own if exposure is None else np.where(np.isnan(exposure), own, exposure)
     expected = nuisances.outcome_mean + (met - nuisances.mean_policy) * nuisances.effect
     residual = np.where(
         rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
@@ -602,27 +704,82 @@ def labelled_part(
         effect=scale * nuisances.effect,
         untreated=rows.coding.offset + scale * nuisances.untreated,
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
-        exposure=rows.exposure,
-        known=_known_exposures(rows, own),
+        exposure=exposure,
+        known=_known_exposures(rows, own, exposure),
+        aside=None if rows.aside is None else scale * rows.aside,
         unit=rows.unit,
         count=rows.count,
+        is_amount=rows.coding.is_amount,
     )
 
 
-def _known_exposures(rows: LabelledRows, own: Array) -> Array:
+def _beyond_features(rows: LabelledRows, own: Array) -> Array | None:
+    """Return exposures that vary among people with the same features, NaN elsewhere.
+
+    A policy that is a function of the features is known from its copies among treatment rows, as a
+    fitted one is from treatments, and no error of its fit biases a ratio then. ``own`` (n,) is the
+    policy of each row. None if nothing varies.
+    """
+    if rows.exposure is None:
+        return None
+    exposure = np.where(rows.is_outcome, rows.exposure, np.nan)
+    is_treatment = (exposure == 0.0) | (exposure == 1.0)
+    for k in range(len(rows.names)):
+        cell = rows.at(OUTCOME, k)
+        cell = cell[~np.isnan(exposure[cell])]
+        for at in (cell[is_treatment[cell]], cell[~is_treatment[cell]]):
+            columns = rows.X[at], exposure[at], own[at], rows.weight[at]
+            if len(at) and not _varies(*columns):
+                exposure[at] = np.nan
+    return None if np.isnan(exposure).all() else exposure
+
+
+def _varies(X: Array, exposure: Array, own: Array, weight: Array) -> bool:
+    """Tell whether exposures vary at equal features, and not by what a policy's fit has missed.
+
+    A tree finds in one half of the rows what was missed, and is met by the other half.
+    """
+    if np.ptp(exposure) == 0.0:
+        return False
+    middle = np.average(exposure, weights=weight)
+    total = float(np.average((exposure - middle) ** 2, weights=weight))
+    off = exposure - own
+    square = float(np.average(off**2, weights=weight))
+    rest = square
+    if len(off) >= TREE_ROWS:
+        at = np.arange(len(off))[:: -(-len(off) // MOST_TREE_ROWS)]
+        half = np.arange(len(at)) % 2
+        left = np.empty(len(at))
+        for j in (0, 1):
+            learnt, met = at[half != j], half == j
+            tree = DecisionTreeRegressor(min_samples_leaf=LEAF_ROWS, random_state=0)
+            tree.fit(X[learnt], off[learnt], sample_weight=weight[learnt])
+            left[met] = (off[at[met]] - tree.predict(X[at[met]])) ** 2
+        rest = min(square, float(np.average(left, weights=weight[at])))
+    return rest > max(BY_CHANCE * total, 0.5 * square)
+
+
+def _known_exposures(rows: LabelledRows, own: Array, exposure: Array | None) -> Array:
     """Return the share of known exposures of each population, and their variance at equal features.
 
     That of treatments is NaN, as the policy says it. ``own`` (n,) is the policy of each row.
     """
-    known = np.column_stack([rows.known_share, np.full(len(rows.names), np.nan)])
-    if rows.exposure is None:
+    known = np.column_stack(
+        [np.zeros(len(rows.names)), np.full(len(rows.names), np.nan)]
+    )
+    if exposure is None:
         return known
+    is_known = ~np.isnan(exposure)
     for k in range(len(rows.names)):
-        at = rows.at(OUTCOME, k)
-        at = at[~np.isnan(rows.exposure[at])]
-        exposure = rows.exposure[at]
-        if ((exposure != 0.0) & (exposure != 1.0)).any():
-            known[k, 1] = np.average((exposure - own[at]) ** 2, weights=rows.weight[at])
+        cell = rows.at(OUTCOME, k)
+        at = cell[is_known[cell]]
+        known[k, 0] = np.average(is_known[cell], weights=rows.weight[cell])
+        is_real = rows.dose is not None
+        if len(at) and (
+            is_real or ((exposure[at] != 0.0) & (exposure[at] != 1.0)).any()
+        ):
+            off = (exposure[at] - own[at]) ** 2
+            known[k, 1] = np.average(off, weights=rows.weight[at])
     return known
 
 
@@ -653,6 +810,8 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new])
         for name, new in behind.items()
     }
+    if labelled.aside is not None:
+        both["aside"] = np.append(labelled.aside, zeros)
     if labelled.exposure is not None:
         both["exposure"] = np.append(labelled.exposure, np.full(len(X), np.nan))
     if labelled.unit is not None:

@@ -197,6 +197,8 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "auuc": evaluation.auuc,
         "qini": evaluation.qini,
     }
+    if evaluation.relative is not None:
+        measures["relative_effect"] = evaluation.relative
     return {
         "verdict": advice["headline"],
         "colour": advice["colour"],

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, check_not_negative, check_share
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.bounds import uplift_bounds
@@ -215,7 +215,10 @@ class Facts:
         bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
         if self.record is not None and bounded and not held_out:
             # One average, that of the fit's summary.
-            evaluation = replace(evaluation, average=self.record.everyone())
+            relative = None if chance else self.record.relative
+            evaluation = replace(
+                evaluation, average=self.record.everyone(), relative=relative
+            )
         self.evaluation, self.level = evaluation, evaluation.level
         self.sensitivity = evaluation.sensitivity
         outcomes = np.asarray(data.y)[data.rows(OUTCOME)]
@@ -415,7 +418,8 @@ def _plan(
 
 def _check_many(data: SeparateLabels, people: People) -> None:
     """Refuse data of which a report could show single people."""
-    few = [table for table in data.summary() if table.n_rows < FEWEST]
+    kinds = (OUTCOME, TREATMENT)
+    few = [t for t in data.summary() if t.kind in kinds and t.n_rows < FEWEST]
     if few or len(people) < FEWEST:
         what = (
             f"the {few[0].kind} table of {few[0].population!r} has {few[0].n_rows}"

@@ -17,6 +17,7 @@ from unjoined._support import in_digits
 from unjoined._typing import Array
 from unjoined.report.advice import Speech
 from unjoined.report.drivers import FEWEST, TIMES, Driver
+from unjoined.words import treatment_in_words
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis, PolicyGap
@@ -237,13 +238,14 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     edges = np.linspace(low, high, BINS + 1)
     share = np.diff(_share_below(gap.quantiles, edges))
     share[share * n_rows < FEWEST] = 0.0
+    treatment = treatment_in_words(diagnosis.identification)
     chart = Chart(
         "How differently people were treated",
-        "Bars show the share of people at each difference in the chance of treatment. "
+        f"Bars show the share of people at each difference in the {treatment}. "
         f"{share_alike(gap):.0%} of people have one below {FULL_GAP:g}.",
         (low, high),
         (0.0, 1.1 * float(share.max())),
-        "difference in the chance of treatment",
+        f"difference in the {treatment}",
         "share of people",
     )
     chart.bar((least, FULL_GAP), chart.y, "shade")

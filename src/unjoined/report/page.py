@@ -52,7 +52,7 @@ from unjoined.report.figures import (
     importance_chart,
     share_alike,
 )
-from unjoined.words import number, percent
+from unjoined.words import number, percent, relative_in_words
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -210,6 +210,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         speech=speech,
         verdict=advise(facts, speech),
         evaluation=facts.evaluation,
+        relative=_relative(facts),
         diagnosis=diagnosis,
         strength=next(word for least, word in STRENGTH if diagnosis.strength >= least),
         strong=STRONG,
@@ -251,6 +252,12 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
             "the report is larger than 3 MB; shorten the names of columns."
         )
     return text
+
+
+def _relative(facts: Facts) -> str:
+    """Say how large the average is beside what the outcome would be untreated."""
+    relative = facts.evaluation.relative
+    return "" if relative is None else f"; {relative_in_words(relative, facts.level)}"
 
 
 def _hash(text: str) -> str:
