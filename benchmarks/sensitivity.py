@@ -9,6 +9,10 @@ features. Shares of intervals that cover the true average, robust and plain; and
 
 columns: how far the average moves when a column is left out, as it was said and as it did.
 
+before: equal people differ by delta now and at an earlier time, when nobody was treated. Bias and
+coverage of the average with that difference taken off, and how often the earlier outcomes tell of
+it: with the difference, and without.
+
 bounds: outcomes of 0 and 1 where policies do not differ, and in the last design bases do; the truth
 lies inside of the bounds, or is one of them. Shares of intervals that hold it.
 
@@ -44,6 +48,7 @@ PEOPLE = 400_000
 SAVE_EVERY = 5
 HABIT = 0.7  # correlation of the outcomes of a customer
 HIDDEN = {"history": 2.0, "recency": -1.0}  # columns that deal, with log-odds
+EARLIER = ("real outcome", "rates", "three populations")  # designs with an earlier time
 LARGEST_GAP = 0.2  # from which on a person counts fully
 
 
@@ -118,6 +123,20 @@ class Design:
             del parts["cluster"]
         return SeparateLabels(**{c: np.concatenate(v) for c, v in parts.items()})
 
+    def earlier(self, n: int, seed: int, how: str) -> dict[str, Any]:
+        """Return outcomes of a time when nobody was treated, ``n`` rows of each population."""
+        rng = Rng(seed + 1_000_000)
+        parts = []
+        for k in range(len(self.policies)):
+            X = self.people(n, rng)
+            mean = self.base(X) + self.shifts(X, how)[:, k]
+            y = mean + rng.standard_normal(n)
+            if self.is_rate:
+                y = (rng.random_sample(n) < mean) * 1.0
+            parts.append((X, y, np.repeat("ABC"[k], n)))
+        X, y, population = map(np.concatenate, zip(*parts, strict=True))
+        return {"X": X, "y": y, "population": population}
+
     def truth(self) -> float:
         """Return the average uplift of those who are spoken for."""
         X = self.people(PEOPLE, Rng(12345))
@@ -188,6 +207,23 @@ def robust_draw(design: Design, truth: float, n: int, seed: int) -> dict[str, fl
     sure = average.breakdown(0.95) if average.gains else -1.0
     entry["claimed up to delta"] = float(sure >= design.delta)
     entry["claimed"] = float(sure > 0.0)
+    return entry
+
+
+def before_draw(design: Design, truth: float, n: int, seed: int) -> dict[str, float]:
+    """Return what one draw says once earlier outcomes are known."""
+    entry = {}
+    for how in ("worst, more", "smooth", "none"):
+        before = design.earlier(n, seed, how)
+        found = sensitivity(
+            None, design.draw(n, seed, how), before=before, n_jobs=1, random_state=seed
+        )
+        less = found.differenced[0].gain
+        entry[f"error, {how}"] = less.value - truth
+        entry[f"standard error, {how}"] = less.standard_error
+        entry[f"covers, {how}"] = float(less.covers(truth))
+        entry[f"plain covers, {how}"] = float(found.average.gain.covers(truth))
+        entry[f"told, {how}"] = float(found.placebos[0].is_rejected)
     return entry
 
 
@@ -404,16 +440,19 @@ def trial_draw(trial: Trial, n: int, seed: int) -> dict[str, float]:
 
 def work_of(parts: list[str], n: int) -> dict[str, Callable[[int], dict[str, float]]]:
     """Return what is to be drawn, by name."""
-    work: dict[str, Callable[[int], dict[str, float]]] = {}
-    if "robust" in parts:
-        for name, design in DESIGNS.items():
-            work[f"robust: {name}"] = partial(robust_draw, design, design.truth(), n)
-    if "columns" in parts:
-        for name, case in LEFT.items():
-            work[f"columns: {name}"] = partial(column_draw, case, n)
-    if "bounds" in parts:
-        for name, alike in ALIKE.items():
-            work[f"bounds: {name}"] = partial(bounds_draw, alike, n)
+    truths = {name: (design, design.truth()) for name, design in DESIGNS.items()}
+    cases: dict[str, tuple[Any, dict[str, tuple[Any, ...]]]] = {
+        "robust": (robust_draw, truths),
+        "columns": (column_draw, {name: (case,) for name, case in LEFT.items()}),
+        "before": (before_draw, {name: truths[name] for name in EARLIER}),
+        "bounds": (bounds_draw, {name: (case,) for name, case in ALIKE.items()}),
+    }
+    work = {
+        f"{part}: {name}": partial(draw, *given, n)
+        for part, (draw, named) in cases.items()
+        for name, given in named.items()
+        if part in parts
+    }
     if "hillstrom" in parts:
         for column, deal in HIDDEN.items():
             trial = Trial(column, deal)
@@ -455,7 +494,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--parts", nargs="*", default=["robust", "columns", "bounds"])
+    parser.add_argument(
+        "--parts", nargs="*", default=["robust", "columns", "before", "bounds"]
+    )
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     for name, row in study(args.draws, args.parts, args.rows, args.out).items():

@@ -35,9 +35,12 @@ from unjoined.cli.options import (
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, noted, print_json
+from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
+from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
-from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift, sensitivity
+from unjoined.evaluate.sensitivity import Sensitivity
 from unjoined.evaluate.tables import was_fitted_to
 
 
@@ -105,6 +108,22 @@ def evaluate(
             help="Intervals that hold if equal people of two populations differ by this much.",
         ),
     ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            metavar="NAME=TABLE",
+            help="Outcomes of an earlier time, when nobody was treated; of each population.",
+        ),
+    ] = None,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--control",
+            metavar="COLUMN",
+            help="Column of the outcome tables that treatment cannot have changed; repeatable.",
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
@@ -136,9 +155,9 @@ def evaluate(
                     "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
                     "--model."
                 )
-            found = cross_evaluate(
-                make(random_state=seed), tables.read(), folds, **asked
-            )
+            data = tables.read()
+            fitted = make(random_state=seed)
+            found = cross_evaluate(fitted, data, folds, **asked)
         else:
             fitted = load_model(model)
             tables = tables.of_model(fitted)
@@ -151,8 +170,11 @@ def evaluate(
                     "tables that it has not seen, or --cross in place of --model."
                 )
             found = evaluate_uplift(fitted, data, **asked)
-    turns = found.sensitivity.at(cost=spent, delta=delta)
-    found = replace(found, sensitivity=turns)
+        turns = found.sensitivity
+        if before or control:
+            fitted = fitted.fit(data) if cross else fitted
+            turns = _beside(fitted, tables, data, before, control, asked)
+    found = replace(found, sensitivity=turns.at(cost=spent, delta=delta))
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
         return
@@ -161,6 +183,28 @@ def evaluate(
         found
     ).splitlines():  # one at a time: the console shows line ends as such
         out.print(line, soft_wrap=True)
+
+
+def _beside(
+    fitted: UpliftEstimator,
+    tables: Tables,
+    data: SeparateLabels,
+    before: list[str] | None,
+    control: list[str] | None,
+    asked: dict[str, Any],
+) -> Sensitivity:
+    """Return what turns decisions, with what outcomes say that treatment cannot have changed."""
+    if data.is_streamed:
+        raise InputError(
+            "--before and --control need all rows in memory. Leave out --chunks."
+        )
+    return sensitivity(
+        fitted,
+        data,
+        before=tables.earlier(before, data) if before else None,
+        controls={name: tables.control(name, data) for name in control or ()},
+        **asked,
+    )
 
 
 def _rules(

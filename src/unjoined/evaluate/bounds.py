@@ -113,9 +113,9 @@ class Bounds(Shown):
         if self.never_harms:
             rests = f"treatment never harms and {rests}"
         return [
-            f"Whatever else the populations differ in, the average effect on all people lies between "
-            f"{number(low)} and {number(high)} ({self.level:.0%} interval {ends}), if {rests}. "
-            "More rows would not bring the two closer."
+            "Whatever else the populations differ in, the average effect on all people lies "
+            f"between {number(low)} and {number(high)} ({self.level:.0%} interval {ends}), if "
+            f"{rests}. More rows would not bring the two closer."
         ]
 
     def frame_rows(self) -> list[dict[str, Any]]:
@@ -231,7 +231,7 @@ def uplift_bounds(
     people = rows.share * rows.aim
     if was_fitted_to(model, data):
         columns[:, 0] = rows.effect  # by fits that have not seen the row
-    scored = scored_rows(rows, people, columns, asked.orders)
+    scored = scored_rows(rows.effect, people, columns, asked.orders)
     taken: dict[str, Array] = {}
     for name, (h, _), _, own in asked.functionals(0, scored):
         rule = h * np.ones(len(people))

@@ -452,26 +452,25 @@ class RowsInMemory(EvaluatedTables):
         self, orders: Sequence[Order], extra: Sequence[Sequence[float]]
     ) -> list[Scored]:
         """Return the places of each order, a row each."""
-        return scored_rows(
-            self.sample, self.sample.people, self.columns, orders, self.fold
-        )
+        rows = self.sample
+        return scored_rows(rows.effect, rows.people, self.columns, orders, self.fold)
 
 
 def scored_rows(
-    rows: EvaluationRows,
+    effect: Array,
     people: Array,
     columns: Array,
     orders: Sequence[Order],
     fold: IntArray | None = None,
 ) -> list[Scored]:
-    """Return rows in each order, who count by ``people`` (n,)."""
+    """Return rows of an effect (n,) in each order, who count by ``people`` (n,)."""
     people = people / people.sum()
     return [
         Scored(
             order,
             columns[:, order.score],
             people,
-            rows.effect,
+            effect,
             fold,
             cost=1.0 if order.cost is None else columns[:, order.cost],
         )
