@@ -38,9 +38,16 @@ from unjoined.cli.options import (
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, noted, print_json
+from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
+from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
-from unjoined.evaluate.evaluate import Evaluation, cross_evaluate, evaluate_uplift
+from unjoined.evaluate.evaluate import (
+    Evaluation,
+    cross_evaluate,
+    evaluate_uplift,
+    sensitivity,
+)
 from unjoined.evaluate.tables import was_fitted_to
 
 
@@ -111,6 +118,22 @@ def evaluate(
             help="Intervals that hold if equal people of two populations differ by this much.",
         ),
     ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            metavar="NAME=TABLE",
+            help="Outcomes of an earlier time, when nobody was treated; of each population.",
+        ),
+    ] = None,
+    unaffected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unaffected",
+            metavar="COLUMN",
+            help="Column of the outcome tables that treatment cannot have changed; repeatable.",
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
@@ -143,8 +166,9 @@ def evaluate(
                     "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
                     "--model."
                 )
-            made = unfitted(estimator, seed, randomised=randomised)
-            found = cross_evaluate(made, tables.read(), folds, **asked)
+            data = tables.read()
+            fitted = unfitted(estimator, seed, randomised=randomised)
+            found = cross_evaluate(fitted, data, folds, **asked)
         else:
             fitted = load_model(model)
             if randomised and not getattr(fitted, "randomised", False):
@@ -162,6 +186,9 @@ def evaluate(
                     "tables that it has not seen, or --cross in place of --model."
                 )
             found = evaluate_uplift(fitted, data, **asked)
+        if before or unaffected:
+            own = tables, data
+            found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
     found = _held_against(found, spent, delta)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
@@ -171,6 +198,34 @@ def evaluate(
         found
     ).splitlines():  # one at a time: the console shows line ends as such
         out.print(line, soft_wrap=True)
+
+
+def _beside(
+    found: Evaluation,
+    fitted: UpliftEstimator,
+    tables: Tables,
+    data: SeparateLabels,
+    before: list[str] | None,
+    unaffected: list[str] | None,
+    asked: dict[str, Any],
+    *,
+    cross: bool,
+) -> Evaluation:
+    """Return an evaluation with what outcomes say that treatment cannot have changed."""
+    if found.sensitivity is None:
+        return found
+    if data.is_streamed:
+        raise InputError(
+            "--before and --unaffected need all rows in memory. Leave out --chunks."
+        )
+    turns = sensitivity(
+        fitted.fit(data) if cross else fitted,
+        data,
+        before=tables.earlier(before, data) if before else None,
+        controls={name: tables.unaffected(name, data) for name in unaffected or ()},
+        **asked,
+    )
+    return replace(found, sensitivity=turns)
 
 
 def _rules(

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
@@ -42,6 +42,7 @@ from unjoined.evaluate.estimate import (
     with_interval,
 )
 from unjoined.evaluate.pieces import RowsInPieces, Scorer, Source
+from unjoined.evaluate.placebo import control_placebo, earlier_rows, with_earlier
 from unjoined.evaluate.ranks import EvaluatedTables, Gain, Scored, Sheet
 from unjoined.evaluate.sensitivity import EVERYONE, Claim, Sensitivity
 from unjoined.evaluate.strength import GainByScore, ranking_noise
@@ -271,6 +272,7 @@ class Evaluation(Shown):
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
             *([] if turns is None else [turns.in_words(turns.average)]),
             *([] if turns is None else turns.benchmark_words()),
+            *([] if turns is None else turns.beside_words()),
             *ranking,
             *_calibration(self),
         ]
@@ -318,6 +320,7 @@ class Evaluation(Shown):
                     with_gains=self.sensitivity.average.cost > 0.0
                 )
             ),
+            *([] if self.sensitivity is None else self.sensitivity.beside_tables()),
             ("How well the score orders people", ("area", *head), areas),
             (
                 f"Average {uplift} of those with the best scores",
@@ -750,6 +753,8 @@ def sensitivity(
     rules: Rules | None = None,
     cost: float = 0.0,
     delta: float | None = None,
+    before: Any = None,
+    controls: Mapping[str, ArrayLike] | None = None,
     target: MatrixLike | None = None,
     level: float = 0.95,
     crossfit: CrossFit | None = None,
@@ -777,6 +782,13 @@ def sensitivity(
         Of treating a person, outcome units: what a rule gains has to exceed it.
     delta : float, optional
         Largest difference of equal people that intervals are to allow for, outcome units.
+    before : mapping, optional
+        ``X``, ``y`` and ``population``: the outcome at an earlier time when nobody was treated,
+        of the same populations. It says how equal people differed then, and claims are told with
+        that difference taken off as well. Rows are in memory.
+    controls : mapping of str to array of shape (n,), optional
+        Other outcomes that treatment cannot have changed, by name, for each row of the data that
+        has an outcome. They say by how many spreads of an outcome equal people differ.
     target, level, crossfit, n_jobs, random_state
         As in `evaluate_uplift`. Claims are one-sided at this level.
 
@@ -784,7 +796,8 @@ def sensitivity(
     -------
     Sensitivity
         Print it, or read ``claims``, ``benchmarks``. Costs an evaluation, whose ``sensitivity`` it
-        is; ``at`` changes costs and delta for nothing.
+        is, a fit of the earlier means, and a cross-fit for each control; ``at`` changes costs and
+        delta for nothing.
 
     Raises
     ------
@@ -802,21 +815,48 @@ def sensitivity(
     >>> best.name, best.breakdown() > best.breakdown(0.95) > 0.0
     ('best half', True)
     """
-    options: dict[str, Any] = {"target": target, "level": level}
-    options |= {"n_jobs": n_jobs, "random_state": random_state}
     if model is None:
         model, rules = _no_scores, {}
-    if was_fitted_to(model, data):
+    is_own = was_fitted_to(model, data)
+    if is_own:
         crossfit = crossfit or getattr(model, "crossfit_", None)
-        found = cross_evaluate(model, data, rules=rules, crossfit=crossfit, **options)
-    else:
-        found = evaluate_uplift(model, data, rules=rules, crossfit=crossfit, **options)
-    if found.sensitivity is None:
+    beside = before is not None or bool(controls)
+    rng = check_random_state(random_state)
+    if beside and crossfit is None:
+        crossfit = HeldOutTables.of(data, None).cross_fit(n_jobs=n_jobs, rng=rng)
+    evaluate = cross_evaluate if is_own else evaluate_uplift
+    found = evaluate(
+        model,
+        data,
+        rules=rules,
+        target=target,
+        level=level,
+        crossfit=crossfit,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    ).sensitivity
+    if found is None:
         raise InputError(
             "chance decided who is in which population, so that equal people of two populations "
             "are alike, and no hidden difference is to be feared."
         )
-    return found.sensitivity.at(cost=cost, delta=delta)
+    if beside and crossfit is not None:
+        held = HeldOutTables.of(data, target)
+        rows = held.evaluated(crossfit, n_jobs=n_jobs, rng=rng)
+        options: dict[str, Any] = {"n_jobs": n_jobs, "rng": rng}
+        if before is not None:
+            earlier = earlier_rows(before, held, rows, crossfit, **options)
+            asked = Asked({"": model}, rules, in_pieces=False)
+            columns = held.computed(asked.columns)
+            if is_own:
+                columns[:, 0] = rows.effect
+            found = with_earlier(found, asked, columns, rows, earlier)
+        placebos = tuple(
+            control_placebo(name, y, held.data, found.sigma, level=level, **options)
+            for name, y in (controls or {}).items()
+        )
+        found = replace(found, placebos=found.placebos + placebos)
+    return found.at(cost=cost, delta=delta)
 
 
 def is_randomised(models: Mapping[str, Any], given: bool | None = None) -> bool:

@@ -136,10 +136,11 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
                 " The numbers further down are kept for those who look into it. Do not base a "
                 "decision on them."
             )
+        bounds = [] if facts.bounds is None else facts.bounds.sentences()
         return {
             "colour": RED,
             "headline": "Do not choose people by these scores yet.",
-            "sentences": [sentence],
+            "sentences": [sentence, *bounds],
             "reasons": [reason for reason in reasons if reason["colour"] != GREEN],
             "trust": TRUST[RED],
             "options": [],
@@ -220,6 +221,7 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
             "options": [
                 {"name": name} | brought(stage) for name, stage in advice["options"]
             ],
+            "bounds": None if facts.bounds is None else facts.bounds.to_dict(),
             "breakdown": None
             if claim is None
             else {"value": claim.breakdown(), "sure": claim.breakdown(level)},

@@ -17,6 +17,7 @@ from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.evaluate.bounds import uplift_bounds
 from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.estimate import UNKNOWN
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
@@ -181,6 +182,7 @@ class Facts:
         diagnosis: Diagnosis | None = None,
         evaluation: Evaluation | None = None,
         held_out: bool = False,
+        never_harms: bool = False,
         random_state: RandomState = 0,
     ) -> None:
         names = getattr(model, "feature_names_in_", None)
@@ -200,8 +202,13 @@ class Facts:
         # Whether what is done is to make an offer, which people take up or not.
         self.offers = bool(getattr(model, "randomised", False))
         self.diagnosis = diagnosis or diagnose(
-            data, target, randomised=self.offers, **shared
+            data, target, randomised=self.offers, never_harms=never_harms, **shared
         )
+        self.bounds = None
+        if self.diagnosis.bounds is not None:
+            self.bounds = uplift_bounds(
+                model, data, never_harms=never_harms, level=LEVEL, **shared
+            )
         evaluate = evaluate_uplift if held_out else cross_evaluate
         evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
         self.uplift = model.predict(self.people.X)

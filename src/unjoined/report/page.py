@@ -82,6 +82,7 @@ def report(
     diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
     held_out: bool = False,
+    never_harms: bool = False,
     overwrite: bool = False,
     random_state: RandomState = 0,
 ) -> Path:
@@ -109,6 +110,8 @@ def report(
         the model anew for each of five folds; with ``held_out``, `evaluate_uplift`.
     held_out : bool, default=False
         Whether the model was fitted to other rows than ``data``.
+    never_harms : bool, default=False
+        Whether treatment can do nobody harm, for the bounds that a red report tells.
     overwrite : bool, default=False
         Whether a file at ``path`` may be replaced.
     random_state : int, RandomState or None, default=0
@@ -154,6 +157,7 @@ def report(
         diagnosis=diagnosis,
         evaluation=evaluation,
         held_out=held_out,
+        never_harms=never_harms,
     )[0]
 
 
