@@ -186,9 +186,8 @@ def evaluate(
                     "tables that it has not seen, or --cross in place of --model."
                 )
             found = evaluate_uplift(fitted, data, **asked)
-        if before or unaffected:
-            own = tables, data
-            found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
+        own = tables, data
+        found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
     found = _held_against(found, spent, delta)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
@@ -212,7 +211,7 @@ def _beside(
     cross: bool,
 ) -> Evaluation:
     """Return an evaluation with what outcomes say that treatment cannot have changed."""
-    if found.sensitivity is None:
+    if found.sensitivity is None or not (before or unaffected):
         return found
     if data.is_streamed:
         raise InputError(
