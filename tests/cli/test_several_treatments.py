@@ -207,3 +207,35 @@ def test_amounts_go_from_fit_to_report(tmp_path, capsys):
     page = report.read_text("utf-8")
     assert "one unit more to" in page.lower()
     assert "chance of treatment" not in page
+
+
+@pytest.mark.parametrize(
+    ("values", "setting", "sentence"),
+    [
+        (("none", "mail", "phone"), 'control = "none"', "'none' means none"),
+        (
+            ("kein Brief", "Brief", "Anruf"),
+            'control = "kein Brief"',
+            "several treatments",
+        ),
+        (("mail", "phone", "visit"), 'treated = ""', "or which is none (control)"),
+        ((0, 1, 2), "# dose = true", "amounts (dose) or codes of treatments (control)"),
+        ((0.0, 0.5, 1.5), "dose = true", "uplift is what one unit more does"),
+        (("yes", "no"), 'treatment = "sent"', "'sent' is the treatment"),
+    ],
+)
+def test_init_tells_amounts_from_treatments(
+    tmp_path, capsys, values, setting, sentence
+):
+    rng = np.random.default_rng(0)
+    for name in ("spent", "sent"):
+        label = rng.normal(size=80) if name == "spent" else rng.choice(values, 80)
+        frame = pd.DataFrame({"age": rng.integers(20, 70, 80), name: label})
+        frame.assign(region=rng.choice(["n", "s"], 80)).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    out = tmp_path / "unjoined.toml"
+    run("init", tmp_path, "--treatment", "sent", "--outcome", "spent", "--out", out)
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    lines = out.read_text("utf-8").splitlines()
+    assert any(line.startswith(setting) for line in lines)

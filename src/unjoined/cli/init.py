@@ -41,7 +41,7 @@ OUTCOMES = (
     "recover readmi ergebnis kauf umsatz erloes besuch kuendig bestell antwort achat vente"
 )
 POPULATIONS = (
-    "population region area city country state wave period store branch site market hospital "
+    "population region area city country state wave period store shop branch site market hospital "
     "gebiet bezirk standort filiale welle klinik"
 )
 CHANCES = "chance prob propens score rate"
@@ -136,12 +136,33 @@ def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
         )
     if "table" in settings:
         lines.append(f"People to score: {settings['table']}, which has no label.")
-    if unclear:
+    return lines + _of_treatments(settings, unclear)
+
+
+def _of_treatments(settings: Settings, unclear: Sequence[str]) -> list[str]:
+    """Say what treatments were taken for, if not for yes and no."""
+    lines = []
+    if "control" in settings:
         lines.append(
-            f"{settings['treatment']!r} holds {shown(unclear)}: say in the settings which means "
-            "treated."
+            f"{settings['treatment']!r} names several treatments; {settings['control']!r} means none. "
+            "To hold them all together against none, write treated = [...] in its place."
+        )
+    if "dose" in settings:
+        lines.append(
+            f"{settings['treatment']!r} holds amounts: uplift is what one unit more does."
+        )
+    if unclear:
+        ask = "which means treated, or which is none (control) if there are several"
+        if _are_numbers(unclear):
+            ask = "whether these are amounts (dose) or codes of treatments (control)"
+        lines.append(
+            f"{settings['treatment']!r} holds {shown(unclear)}: say in the settings {ask}."
         )
     return lines
+
+
+def _are_numbers(values: Iterable[str]) -> bool:
+    return all(re.fullmatch(r"-?[0-9.]+", value) for value in values)
 
 
 def _unfinished_times(settings: Settings, heads: dict[Named, Frame]) -> list[str]:
@@ -188,7 +209,12 @@ def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:
     lines += [
         f"{k} = {said(v)}" for k, v in settings.items() if k not in ("table", "keep")
     ]
-    if unclear:
+    if unclear and _are_numbers(unclear):
+        lines.append("# dose = true  # if treatments are amounts")
+        lines.append(
+            f"# control = {said(unclear[0])}  # if they are codes; the one for none"
+        )
+    elif unclear:
         lines.append(f'treated = ""  # one of {", ".join(unclear)}')
     lines += [
         '# ignore = ["a_column"]  # columns that are not features',
@@ -362,7 +388,10 @@ def make_guess(
         settings["table"] = person
         if keep := _identifier(heads[person]):
             settings["keep"] = keep
-    return settings, [] if treated else _unclear(held)
+    if treated:
+        return settings, []
+    kind, unclear = _treatments(held)
+    return settings | kind, unclear
 
 
 def _guess_labels(
@@ -556,16 +585,29 @@ def _refuse_lists(
 WHOLE = 100_000
 
 
-def _unclear(columns: Iterable[Any]) -> list[str]:
-    """Return a few treatments if they are not such as every program knows."""
+def _treatments(columns: Iterable[Any]) -> tuple[Settings, list[str]]:
+    """Tell amounts and several treatments, or return a few values that only their owner knows."""
     values = {
         v: None for column in columns for v in column.to_pylist() if v is not None
     }
+    some = [str(value) for value in values][:5]
     try:
-        label_codes(values, TREATMENT)
+        codes = {*label_codes(values, TREATMENT).values()}
     except LabelError:
-        return [str(value) for value in values][:5]
-    return []
+        none = [v for v in values if NONE.match(str(v))]
+        several = len(values) > 2 and len(none) == 1
+        return ({"control": str(none[0])}, []) if several else ({}, some)
+    if codes <= {0.0, 1.0} or codes <= {-1.0, 1.0} or codes <= {0.0, 1.0, -1.0}:
+        return {}, []
+    is_amount = len(codes) > MOST_CODES or any(code % 1.0 for code in codes)
+    return ({"dose": True}, []) if is_amount else ({}, some)
+
+
+NONE = re.compile(
+    r"(no|none|not|nothing|control|untreated|kein\w*|ohne|nicht\w*|sans|aucun\w*|ningun\w*)\b",
+    re.IGNORECASE,
+)
+MOST_CODES = 6  # of treatments; more numbers are amounts
 
 
 def _by_name(names: Iterable[str], hints: str) -> str:
