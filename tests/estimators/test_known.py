@@ -228,6 +228,8 @@ def test_chances_that_features_decide_tell_nothing_in_one_population(policy):
     found = diagnose(data, crossfit=model.crossfit_)
     assert found.verdict == "not identified"
     assert "one population" in found.headline
+    with pytest.raises(InputError, match=r"one population, .* drawn by lot"):
+        evaluate_uplift(lambda X: X[:, 0], data, random_state=0)
 
 
 def test_equal_policies_tell_nothing_however_well_they_are_known():
@@ -407,6 +409,18 @@ def test_counts_may_have_both_labels():
         one, other = (getattr(each.average_effect_, name) for each in found)
         assert one == pytest.approx(other, abs=1e-8)
     assert found[0].summary() == found[1].summary()
+
+
+def test_shares_of_outcomes_keep_their_treatment():
+    """Of 10 people treated 3 have the outcome, of 10 others 2: four kinds of people."""
+    given = {"population": ["east"] * 4, "count": [10] * 4}
+    X, t = np.zeros((4, 1)), [1.0, 0.0, 1.0, 0.0]
+    data = SeparateLabels(X, [0.3, 0.2, 0.6, 0.4], t, **given)
+    people = pd.DataFrame({"y": data.y, "t": data.treatment, "n": data.count})
+    found = people.groupby(["t", "y"])["n"].sum().to_dict()
+    assert found == {(0.0, 0.0): 14, (0.0, 1.0): 6, (1.0, 0.0): 11, (1.0, 1.0): 9}
+    with pytest.raises(LabelError, match="does not say whose outcome it is"):
+        SeparateLabels(X, [0.3, 0.2, 0.6, 0.4], [0.5, 0.0, 1.0, 0.0], **given)
 
 
 def frames():

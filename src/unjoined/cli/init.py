@@ -144,8 +144,8 @@ def _of_treatments(settings: Settings, unclear: Sequence[str]) -> list[str]:
     lines = []
     if "control" in settings:
         lines.append(
-            f"{settings['treatment']!r} names several treatments; {settings['control']!r} means none. "
-            "To hold them all together against none, write treated = [...] in its place."
+            f"{settings['treatment']!r} names several treatments; {settings['control']!r} means "
+            "none. To hold them all together against none, write treated = [...] in its place."
         )
     if "dose" in settings:
         lines.append(

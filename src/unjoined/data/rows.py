@@ -612,6 +612,7 @@ def spread_shares(
     given = {"y": None, "treatment": None, **columns, "count": count}
     at = np.arange(n)
     ones = count.copy()  # people whose label is the one given
+    shares: dict[str, BoolArray] = {}
     for name in ("y",) if columns.get("dose") else ("treatment", "y"):
         label = np.asarray(columns.get(name))
         if label.dtype.kind not in "fiub":  # words
@@ -639,8 +640,10 @@ def spread_shares(
                 f"row {first} holds a share of {values[first]:g} of {count[first]:g} people, which "
                 f"is {some[first]:g} of them. Give shares with all of their digits, or 0 and 1."
             )
+        shares[name] = between
         ones = np.where(between, np.round(some), ones)
         given[name] = np.where(between, 1.0, values)
+    _refuse_shares_of_both(shares, columns)
     two = np.flatnonzero(ones < count)
     order = np.argsort(np.concatenate([at, two]), kind="stable")
     index = np.concatenate([at, two])[order]
@@ -651,12 +654,26 @@ def spread_shares(
     }
     is_rest = order >= n
     given["count"] = np.where(is_rest, (count - ones)[index], ones[index])
-    for name in ("treatment", "y"):
-        of_all = np.asarray(given[name])
-        if of_all.dtype.kind in "fiub":
-            zero = is_rest & ~np.isnan(of_all.astype(np.float64))
-            given[name] = np.where(zero, 0.0, of_all)
+    for name, between in shares.items():
+        given[name] = np.where(is_rest & between[index], 0.0, given[name])
     return index, given
+
+
+def _refuse_shares_of_both(
+    shares: Mapping[str, BoolArray], columns: Mapping[str, Any]
+) -> None:
+    """Refuse a share of people treated beside their outcome: it does not say whose is whose."""
+    if "treatment" not in shares or columns.get("y") is None:
+        return
+    y = np.asarray(columns["y"])
+    if y.dtype.kind not in "fiub":
+        return
+    if (both := shares["treatment"] & ~np.isnan(y.astype(np.float64))).any():
+        raise LabelError(
+            f"{int(both.sum())} rows have an outcome, and a share of their people were treated "
+            f"(first at row {int(np.argmax(both))}). That does not say whose outcome it is: give "
+            "the treated and the others in rows of their own."
+        )
 
 
 def check_rows(

@@ -486,8 +486,15 @@ class EvaluatedTables:
 
     def refuse_alike(self) -> None:
         """Refuse populations whose policies are equal for everyone."""
-        if not float(self.sample.people.sum()) > 0.0:
+        if float(self.sample.people.sum()) > 0.0:
+            return
+        if len(self.names) == 1:
             raise InputError(
-                f"the populations {shown(self.names)} treat everyone alike, as far as these tables "
-                "tell, so that no number can be given. Uplift needs policies that differ."
+                "there is one population, and what is known of treatment does not vary among "
+                "people with the same features, so that no number can be given. Give a second "
+                "population, or chances that were drawn by lot."
             )
+        raise InputError(
+            f"the populations {shown(self.names)} treat everyone alike, as far as these tables "
+            "tell, so that no number can be given. Uplift needs policies that differ."
+        )
