@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArmUplift",
     "DensityUplift",
     "EMUplift",
     "FourLogistic",
@@ -87,6 +88,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("SeparateLabels", "read_table"), "data"),
     **dict.fromkeys(("identification_strength", "record_gain"), "evaluate"),
+    "ArmUplift": "estimators.arms",
     "DensityUplift": "paper.density",
     "EMUplift": "estimators.em",
     "MinMaxUplift": "estimators.minmax",

@@ -592,6 +592,11 @@ SAY_TREATED = (
     "Say which value means treated, with treated=VALUE in SeparateLabels.from_tables, or --treated "
     "VALUE on the command line"
 )
+SAY_CONTROL = (
+    "If these are several treatments, name the one that means none with control=VALUE (--control "
+    "VALUE)."
+)
+SAY_WHICH = f"If they are amounts, such as a number of mails, say dose=True (--dose). {SAY_CONTROL}"
 
 
 def check_labels(
@@ -621,13 +626,57 @@ def check_labels(
     return np.where(has_outcome, outcomes, treatments), code, joint
 
 
-def check_known_policy(policy: ArrayLike | None, n: int) -> Array | None:
-    """Return known probabilities of treatment, NaN where a row has none; None if no row has one."""
+def arm_names(values: Iterable[Any], control: Any) -> tuple[str, ...]:
+    """Return the names of treatments among some values, that of no treatment first."""
+    names = {population_name(value) for value in values if not is_missing(value)}
+    none = population_name(control)
+    if none not in names:
+        raise LabelError(
+            f"control={control!r} is no treatment of any row; there are "
+            f"{shown(sorted(names))}{did_you_mean(none, names)} Name the value that means no "
+            "treatment."
+        )
+    arms = (none, *sorted(names - {none}))
+    if len(arms) < 3:
+        raise LabelError(
+            f"with control={control!r} there is one other treatment or none, {shown(arms[1:])}. "
+            "Leave control out, and code treatments 0/1."
+        )
+    check_names(arms, "a treatment")
+    return arms
+
+
+def arm_codes(
+    treatment: ArrayLike | None, control: Any, n: int
+) -> tuple[Array, tuple[str, ...]]:
+    """Return each row's treatment as its place among the names, NaN where it has none."""
+    if treatment is None:
+        raise InputError("control names a treatment, but there is no column of them.")
+    column = np.asarray(treatment)
+    column = np.asarray(treatment, dtype=object) if column.dtype.kind == "U" else column
+    check_length("treatment", column, n)
+    there = ~_is_missing(column)
+    values, at = np.unique(column[there].astype(str), return_inverse=True)
+    first = {str(value): value for value in dict.fromkeys(column[there].tolist())}
+    names = [population_name(first.get(value, value)) for value in values.tolist()]
+    arms = arm_names(names, control)
+    codes = np.full(n, np.nan)
+    codes[there] = np.array([arms.index(name) for name in names], dtype=np.float64)[at]
+    return codes, arms
+
+
+def check_known_policy(
+    policy: ArrayLike | None, n: int, *, is_dose: bool = False
+) -> Array | None:
+    """Return known probabilities of treatment, NaN where a row has none; None if no row has one.
+
+    Where treatments are doses, these are mean doses, any numbers.
+    """
     if policy is None:
         return None
-    known = _label_column("policy", policy, n, "known policy")
+    known = np.array(_label_column("policy", policy, n, "known policy"))
     outside = (known < 0.0) | (known > 1.0)
-    if outside.any():
+    if outside.any() and not is_dose:
         raise LabelError(
             "policy must be a probability of treatment, from 0 to 1, NaN where it is not known; "
             f"got {shown(known[outside].tolist())} in {int(outside.sum())} of {n} rows. Divide "
@@ -686,7 +735,7 @@ def label_codes(
         if kind == TREATMENT:
             raise LabelError(
                 f"treatments must be 0/1, {ways}, got {shown(unknown)}. {SAY_TREATED}, and all "
-                "others count as untreated."
+                f"others count as untreated. {SAY_CONTROL}"
             )
         raise LabelError(
             f"outcomes must be numbers, or words ({ways}), got {shown(unknown)}. "
@@ -743,8 +792,21 @@ def check_treatment(t: Array) -> Array:
     codes = np.unique(t)
     raise LabelError(
         f"treatment labels must be coded 0/1, False/True or -1/+1, got {shown(codes.tolist())}. "
-        f"{SAY_TREATED}, and all others count as untreated."
+        f"{SAY_TREATED}, and all others count as untreated. {SAY_WHICH}"
     )
+
+
+def dose_spread(dose: Array, population: IntArray) -> float:
+    """Return the standard deviation of doses within populations, or of all if it is 0."""
+    if dose.min() == dose.max():
+        raise LabelError(
+            f"the dose is {dose[0]:g} in all {len(dose)} rows that have one; where nothing varies "
+            "there is no effect of a dose to estimate. Check the treatment column."
+        )
+    size = np.maximum(np.bincount(population), 1)
+    mean = np.bincount(population, dose) / size
+    within = float(np.sqrt(np.mean((dose - mean[population]) ** 2)))
+    return within if within > 1e-9 * np.ptp(dose) else float(dose.std())
 
 
 def check_treated(treatment: ArrayLike) -> BoolArray:
@@ -775,12 +837,21 @@ class OutcomeCoding:
     An outcome of two values becomes -1/+1, the paper's coding, whichever two values it has,
     so that its coding changes nothing but the units. Other outcomes stay as they are. An
     uplift found inside is worth ``scale`` times as much outside; the offset cancels.
+
+    Treatments that are real numbers count in ``dose`` of their units, which is None where people
+    are treated or not. Outcomes are divided by it too, so that an uplift is per unit of dose.
     """
 
     offset: float
     scale: float
     is_binary: bool
+    dose: float | None = None
     is_amount: bool = False  # 0 or more, so that one may be a multiple of another
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether outcomes are 0 or 1, so that their mean is a share of people."""
+        return self.is_binary and self.offset == self.scale == 0.5
 
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
@@ -788,10 +859,15 @@ class OutcomeCoding:
             self.is_binary
         ):  # exactly -1 and +1, which the arithmetic would reach but for rounding
             return np.where(y > self.offset, 1.0, -1.0)
+        y = y if self.dose is None else y / self.dose
         return (y - self.offset) / self.scale
 
+    def as_policy(self, mean: Array, margin: float = 0.0) -> Array:
+        """Return mean treatments, which probabilities keep this far from 0 and 1."""
+        return mean if self.dose is not None else np.clip(mean, margin, 1.0 - margin)
 
-def check_outcome(y: Array) -> OutcomeCoding:
+
+def check_outcome(y: Array, dose: float | None = None) -> OutcomeCoding:
     """Return the coding of the outcomes ``y``; refuse outcomes that never vary."""
     low = float(y.min())
     high = float(y.max())
@@ -807,10 +883,12 @@ def check_outcome(y: Array) -> OutcomeCoding:
             f"differences are lost. Multiply it by a power of ten, so that it varies by "
             f"{SMALLEST:g} or more."
         )
-    if np.all((y == low) | (y == high)):
+    if dose is None and np.all((y == low) | (y == high)):
         middle, half = (low + high) / 2.0, (high - low) / 2.0
         return OutcomeCoding(middle, half, is_binary=True, is_amount=low == 0.0)
-    return OutcomeCoding(0.0, 1.0, is_binary=False, is_amount=low >= 0.0)
+    # Of doses a base is that of no dose, which few may have.
+    amount = dose is None and low >= 0.0
+    return OutcomeCoding(0.0, 1.0, is_binary=False, is_amount=amount, dose=dose)
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:

@@ -22,6 +22,7 @@ from unjoined.evaluate.curves import fill_from_top, group_ties
 
 __all__ = [
     "Gain",
+    "assign_arms",
     "budget_rule",
     "expected_gain",
     "optimal_rule",
@@ -119,6 +120,81 @@ def budget_rule(uplift: ArrayLike, budget: float, *, cost: ArrayLike = 1.0) -> A
     ties = group_ties(uplift[helped] / costs[helped])
     rule[helped] = fill_from_top(ties.sums(costs[helped]), budget)[ties.group]
     return rule
+
+
+def assign_arms(
+    uplift: ArrayLike,
+    *,
+    value: float = 1.0,
+    cost: ArrayLike = 0.0,
+    budget: float | None = None,
+) -> IntArray:
+    r"""Give each person the treatment that brings the most, or none, within a budget.
+
+    Everybody gets the treatment of the largest :math:`v u_{ij} - (1 + \lambda) c_j`, or none if
+    that is not above 0, with the least price :math:`\lambda \ge 0` of money at which the budget
+    holds. No other way to spend as much brings more, and what is left over is less than the cost of
+    one treatment and one person's change between two of them.
+
+    Parameters
+    ----------
+    uplift : array-like of shape (n, J)
+        Uplift of each treatment over none, outcome units, as `ArmUplift` predicts.
+    value : float, default=1.0
+        What one unit of outcome is worth, money.
+    cost : float or array-like of shape (J,), default=0.0
+        What one person costs by each treatment, money, 0 or above.
+    budget : float, optional
+        Total to spend, money; at least 0. No limit by default.
+
+    Returns
+    -------
+    array of shape (n,)
+        0 for none, else the treatment, 1 to J. O(n J) time for each of some sixty prices.
+
+    Examples
+    --------
+    >>> uplift = [[0.3, 0.5], [0.2, 0.1], [-0.1, -0.2], [0.1, 0.6]]
+    >>> assign_arms(uplift, value=10.0, cost=[0.5, 2.0])
+    array([2, 1, 0, 2])
+    >>> assign_arms(uplift, value=10.0, cost=[0.5, 2.0], budget=3.0)
+    array([1, 1, 0, 2])
+    """
+    matrix = np.asarray(uplift, dtype=np.float64)
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        raise InputError(
+            "uplift must hold a finite number for each person and treatment, shape (n, J), got "
+            f"shape {matrix.shape}. ArmUplift.predict returns it."
+        )
+    worth = check_not_negative("value", value)
+    costs = _check_cost(cost, matrix.shape[1])
+    net = worth * matrix - costs
+
+    def chosen(price: float) -> IntArray:
+        own = net - price * costs
+        best = np.argmax(own, axis=1)
+        return np.where(own[np.arange(len(own)), best] > 0.0, best + 1, 0)
+
+    def spent(arms: IntArray) -> float:
+        return float(np.append(0.0, costs)[arms].sum())
+
+    limit = np.inf if budget is None else check_not_negative("budget", budget)
+    if spent(chosen(0.0)) <= limit:
+        return chosen(0.0)
+    low, high = 0.0, 1.0
+    while spent(chosen(high)) > limit:
+        low, high = high, 2.0 * high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if spent(chosen(middle)) <= limit else (middle, high)
+    arms, more = chosen(high), chosen(low)
+    left = limit - spent(arms)
+    each = np.append(0.0, costs)
+    for i in np.flatnonzero(arms != more):  # tied at the price: as many as can be paid
+        further = each[more[i]] - each[arms[i]]
+        if further <= left:
+            arms[i], left = more[i], left - further
+    return arms
 
 
 def treatment_rank(uplift: ArrayLike) -> IntArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -13,6 +13,7 @@ from unjoined._support import in_digits
 from unjoined._typing import Array
 
 NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
+UNITS = "units of the outcome"
 GIVE_EVERYONE = (
     "Give everyone of {whom}, or a random sample, with 1 for those who were treated and 0 for the "
     "others."
@@ -71,20 +72,31 @@ FINDINGS = {
         "outcomes are counted, and add it as a feature or choose other populations.",
     ),
     "panel.refuted": (
-        "what the tables say of uplift differs from what the rows with both labels say ({what}: "
-        "corrected p {p:.2g}).",
+        "what the populations say of uplift differs from what the rows with both labels say "
+        "({what}; corrected p {p:.2g}).",
         "Either people respond differently in the populations, or something beside the features "
         "decided who was treated among the rows with both labels. Find out which, and leave the "
         "others out.",
     ),
+    "panel.treated": (
+        "in {where} more or fewer were treated than in its treatment table, at the same features "
+        "(corrected p {p:.2g}).",
+        "Find out how these people were chosen. If by whether they were treated, leave them out.",
+    ),
     "policy.refuted": (
-        "the {where} contradicts the policy that was given (corrected p {p:.2g}).",
+        "the policy that was given is not what is seen in {where} (corrected p {p:.2g}).",
         "Leave the policy out, so that it is fitted to the treatments, or find out who was "
         "treated otherwise than planned.",
     ),
     "strength.no gap": (
         "the policies cannot be told apart (z = {z:.1f}, below {least:g}).",
         f"{MORE_GAP}; more rows help only where there is a difference.",
+    ),
+    "strength.one": (
+        "there is one population, and what is known of treatment does not vary among people with "
+        "the same features.",
+        "Give a second population that was treated differently, or chances that were drawn by "
+        "lot.",
     ),
     "strength.small gap": (
         "the policies differ too little for these rows (strength {strength:.1f}, below "
@@ -119,6 +131,12 @@ FINDINGS = {
         "deviations).",
         "Uplift allows for it where both have rows; other estimators need shift='classifier'.",
     ),
+    "sensitivity.ordinary": (
+        "a hidden trait as telling as {column!r}, and one column in four is, would make equal "
+        "people of the populations differ by {delta}; {breakdown} turn the average effect.",
+        "Ask what else differs between the populations, and add it as a feature or find a third "
+        "population.",
+    ),
     "fit.no gap": (
         "The policies are too alike to tell uplift, so do not act on this ranking (first-stage F "
         "= {f:,.0f}).",
@@ -127,6 +145,10 @@ FINDINGS = {
     "fit.small gap": (
         "The policies differ just enough; look at the intervals before you act (first-stage F = "
         "{f:,.0f}).",
+        "Nothing else was checked.",
+    ),
+    "fit.known": (
+        "What is known of treatment is enough to tell uplift.",
         "Nothing else was checked.",
     ),
     "fit.gap": (
@@ -206,6 +228,36 @@ def places_of(size: float) -> int:
     return min(max(1 - math.floor(math.log10(size)), 0), 6)
 
 
+def treatment_in_words(strength: Any) -> str:
+    """Say what policies differ in."""
+    if strength.is_dose:
+        return "mean dose (in its standard deviations)"
+    return "chance of treatment"
+
+
+CROSSING = 0.1  # of the weights of doses, below which negative ones are noise
+
+
+def doses_in_words(weights: Array) -> str:
+    """Say what an effect of one unit of dose averages, by the columns from, to and weight."""
+    start, end, weight = weights.T
+    at = np.cumsum(np.maximum(weight, 0.0)) / np.maximum(weight, 0.0).sum()
+    low = start[int(np.searchsorted(at, 0.05))]
+    high = end[min(int(np.searchsorted(at, 0.95)), len(end) - 1)]
+    words = (
+        f"One unit more of dose, averaged over doses from {low:g} to {high:g}, where the "
+        "populations differ; it need not be so beyond."
+    )
+    against = -weight[weight < 0.0].sum()
+    if against < CROSSING:
+        return words
+    return (
+        f"{words} Doses cross: where one population has more of the small and of the large ones, "
+        f"weights are negative ({against:.0%}), and this is an average only if every unit does "
+        "the same."
+    )
+
+
 def relative_in_words(relative: Any, level: float = 0.95) -> str:
     """Return a relative effect in percent, with its interval and what it is a share of."""
     low, high = relative.interval(level)
@@ -218,7 +270,9 @@ def relative_in_words(relative: Any, level: float = 0.95) -> str:
     return f"{say(relative.value)} ({ends}) of what it would be untreated"
 
 
-def effect_in_words(estimate: Any, most: float = np.inf, relative: Any = None) -> str:
+def effect_in_words(
+    estimate: Any, most: float = np.inf, relative: Any = None, *, is_dose: bool = False
+) -> str:
     """Say what the average effect is, as far as it is known; it cannot exceed ``most``.
 
     ``relative`` is the same effect over what the outcome would be untreated, if that is known.
@@ -237,22 +291,36 @@ def effect_in_words(estimate: Any, most: float = np.inf, relative: Any = None) -
         )
     ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
     value = signed(float(np.clip(estimate.value, -most, most)))
+    per = " for each unit of dose" if is_dose else ""
     more = "" if relative is None else f": {relative_in_words(relative)}"
-    return (
-        f"Average effect: {value} ({interval(*ends)}), in units of the outcome{more}."
+    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}{more}."
+
+
+def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Say what each of several treatments gains over none, and the best for each person."""
+    each = "; ".join(f"{arm} {with_interval(values[arm])}" for arm in arms)
+    best, more = (values[n] for n in ("the best for each", "over the best for all"))
+    words = f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}."
+    if more.standard_error == 0.0:
+        single = max(arms, key=lambda arm: values[arm].value)
+        return f"{words} {single} is predicted to be the best for everybody."
+    words += (
+        f" If each gets the one that is predicted to be best, or none: {with_interval(best)}. That "
+        f"is {with_interval(more)} more than the best single one for all."
     )
+    low, _ = more.interval(0.95)
+    if low > 0.0:
+        return words
+    return f"{words} The rows do not show that choosing for each person pays."
 
 
 def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
     """Say how different the policies are, and which populations were held against which."""
-    gap = f"{100 * strength.rms_gap:.0f} percentage points"
-    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
-    words = (
-        "The policies can hardly be told apart: nothing here is reliable."
-        if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell{by}."
+    known = (
+        "" if strength.is_known and not strength.n_joint else known_in_words(strength)
     )
-    words = " ".join(filter(None, [words, clusters_in_words(strength)]))
+    said = (_policies(strength), known, clusters_in_words(strength))
+    words = " ".join(filter(None, said))
     if contrast is None:
         return words
     one, other = (
@@ -264,6 +332,27 @@ def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
         for side in (1, -1)
     )
     return f"{words} Held against each other: {one} and {other}."
+
+
+def _policies(strength: Any) -> str:
+    """Say how different the policies are."""
+    gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    if strength.is_dose:
+        gap = f"{strength.rms_gap:.2f} standard deviations of the dose"
+    if len(strength.populations) == 1:
+        if strength.is_weak:
+            return (
+                f"{FINDINGS['strength.one'][0].capitalize()} Nothing here is reliable."
+            )
+        known = "The chance of treatment is known, and varies among people with the same features."
+        return "" if strength.n_joint else known
+    if strength.is_weak:
+        return "The policies can hardly be told apart: nothing here is reliable."
+    if strength.is_known:
+        known = "" if strength.n_joint else "are known and "
+        return f"The policies {known}differ by about {gap}."
+    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
+    return f"The policies differ by about {gap}, which the rows can tell{by}."
 
 
 def clusters_in_words(strength: Any) -> str:
@@ -286,12 +375,17 @@ def compliers_in_words(compliers: Any, share: Any) -> str:
 
 
 def untested_in_words(
-    populations: Sequence[Any], *, is_randomised: bool = False, has_panel: bool = False
+    populations: Sequence[Any],
+    *,
+    is_randomised: bool = False,
+    has_panel: bool = False,
+    is_tested: bool = True,
 ) -> str:
     """Say what the tables of two populations cannot show; three or more can be tested for it.
 
     Where chance decided on the population, people are alike, and hidden reasons do no harm. Rows
-    with both labels test it, and one population is made of such rows or of known policies.
+    with both labels test it once `diagnose` was asked. One population is made of such rows or of
+    known policies.
     """
     if is_randomised:
         return (
@@ -303,25 +397,41 @@ def untested_in_words(
         return "Not tested: that nothing beside the features and chance decided who was treated."
     if len(populations) != 2:
         return ""
-    one, two = populations
+    alike = "that people with the same features respond alike in {} and {}.".format(
+        *populations
+    )
+    if has_panel and not is_tested:
+        return f"Not tested yet: {alike} The rows with both labels can show it (unjoined check)."
     if has_panel:
         return (
-            f"Tested by the rows with both labels: that people with the same features respond "
-            f"alike in {one} and {two}. A shift below the error of that test would not show."
+            f"Tested by the rows with both labels: {alike} A shift below the error of that test "
+            "would not show."
         )
     return (
-        f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
-        "populations cannot show it, and any other difference between them passes for uplift."
+        f"Not tested: {alike} Two populations cannot show it, and any other difference between "
+        "them passes for uplift."
     )
 
 
-def known_in_words(n: int, worth: float) -> str:
-    """Say what rows with both labels, or with a known policy, are worth."""
-    each = "more than any number of" if np.isinf(worth) else f"{worth:.1f}"
-    return (
-        f"Known: in {n:,} outcome rows the treatment or its probability is known. One of them "
-        f"tells as much of uplift as {each} outcome rows for which it is not."
-    )
+def known_in_words(strength: Any, worth: float = math.nan) -> str:
+    """Say of how many outcome rows more is known, and what one is worth; nothing if it is none."""
+    said = []
+    if strength.n_joint:
+        said.append(f"{strength.n_joint:,} outcome rows have both labels")
+    if strength.n_policy:
+        said.append(f"the policy of {strength.n_policy:,} outcome rows is known")
+    words = " and ".join(said)
+    if not words:
+        return ""
+    words = f"{words[0].upper()}{words[1:]}."
+    if math.isinf(worth) and len(strength.populations) > 1:
+        words += " The populations alone would tell nothing of uplift."
+    elif math.isfinite(worth):
+        words += (
+            f" One of them tells as much of uplift as {worth:.1f} outcome rows of which only the "
+            "population is known."
+        )
+    return words
 
 
 def reach_in_words(record: Any) -> str:
@@ -334,3 +444,67 @@ def reach_in_words(record: Any) -> str:
         f"was measured on the {record.speaks_for:.0%} of people whom the populations treated "
         "differently. Of the others the tables say nothing."
     )
+
+
+def difference_in_words(value: float, *, is_rate: bool, unit: str = UNITS) -> str:
+    """Return a difference of outcomes between people: in 100 of them if outcomes are 0 or 1."""
+    if not math.isfinite(value):
+        return NOT_KNOWN if math.isnan(value) else "any amount"
+    if not is_rate:
+        return f"{in_digits(value, 2)} {unit}".rstrip()
+    unit = "" if unit == UNITS else f" {unit}"
+    return f"{in_digits(100.0 * value, 2)}{unit} in 100"
+
+
+def times_in_words(ratio: float) -> str:
+    """Return how large something is beside another, to go before it: "a third of"."""
+    named = {
+        1.0: "as much as",
+        0.5: "half of",
+        1 / 3: "a third of",
+        0.25: "a quarter of",
+    }
+    for value, words in (named | {2 / 3: "two thirds of"}).items():
+        if abs(ratio / value - 1.0) < 0.08:
+            return words
+    if ratio > 1.0:
+        return f"{in_digits(ratio, 2)} times"
+    return f"{ratio:.0%} of" if ratio >= 0.005 else "hardly any of"
+
+
+def robustness_in_words(
+    claim: Any,
+    sides: tuple[str, str] | None,
+    *,
+    is_rate: bool,
+    level: float,
+    subject: str = "Treating everyone",
+    unit: str = UNITS,
+) -> str:
+    """Say that something helps, or pays, unless equal people differ by so much; by a `Claim`.
+
+    ``sides`` are the population that treats more and the one that treats less, if they are clear.
+    """
+    value, sure = claim.breakdown(), claim.breakdown(level)
+    amount = difference_in_words(value, is_rate=is_rate, unit=unit)
+    surely = difference_in_words(sure, is_rate=is_rate, unit=UNITS if is_rate else "")
+    if math.isnan(value):
+        return f"Whether {subject[:1].lower()}{subject[1:]} helps is not known."
+    if claim.cost:
+        does = "pays" if claim.gains else "does not pay"
+    else:
+        does = "helps" if claim.gains else "harms"
+    if math.isinf(value):
+        return f"{subject} {does}, however people differ between populations."
+    if sides is None:
+        where = "more" if claim.gains else "less"
+        unless = f"people respond by {amount} more where they are treated {where},"
+    else:
+        more, less = sides if claim.gains else sides[::-1]
+        unless = (
+            f"people in {more} respond by {amount} more than equal people in {less}"
+        )
+    certain = f"{level:.0%} sure up to {surely}"
+    if not sure:
+        certain = f"not {level:.0%} sure even if they respond alike"
+    return f"{subject} {does} unless {unless} for other reasons ({certain})."

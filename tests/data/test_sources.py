@@ -271,7 +271,7 @@ def test_a_chunk_with_other_features_is_refused():
         ({"treatment": [np.nan]}, "treatment has 1 entries but X has 2 rows"),
         (
             {"treatment": [1, 0]},
-            "the arrays, rows 0 to 1: 2 of 2 rows have an outcome and a treat",
+            "the arrays, rows 0 to 1: some of them have both labels, or a known policy",
         ),
         (
             {"y": [1, np.nan]},

@@ -71,6 +71,7 @@ def record(seed=0, J=4):
         root @ root.T,
         np.full(J, 1.0 / J),
         rng.uniform(0.05, 0.3, J),
+        *rng.uniform(0.5, 1.0, (2, J)),
         0.9,
     )
 
@@ -202,9 +203,9 @@ def test_the_share_told_of_a_list_goes_by_its_bins():
     """Of each bin a part is known, of the share of people it has."""
     kept, rng = record(), np.random.default_rng(2)
     uplift = np.repeat([0.5, 1.5, 2.5, 3.5], 5)
-    assert kept.told(uplift, np.ones(20)) == pytest.approx(kept.known.sum())
+    assert kept.told(uplift, np.ones(20)) == pytest.approx(kept.denominator.sum())
     each = [kept.told(uplift, uplift == u) for u in (0.5, 1.5, 2.5, 3.5)]
-    expected = np.minimum(kept.known / kept.share, 1.0)
+    expected = np.minimum(kept.denominator / kept.share, 1.0)
     assert_allclose(each, expected)
     rule = rng.random(20) * (expected < 1.0)[kept.bins(uplift)]
     assert kept.told(uplift, rule) == pytest.approx(

@@ -11,13 +11,17 @@ from rich.console import Console
 from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Categories,
     Cluster,
+    Control,
     Count,
+    Dose,
     Features,
     Ignore,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Randomised,
     Seed,
@@ -35,11 +39,13 @@ from unjoined.cli.show import (
     print_json,
     show_labels,
     show_titled,
+    show_verdict,
     stop_if,
 )
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.tables import read_table
 from unjoined.errors import InputError
+from unjoined.estimators.arms import ArmUplift
 from unjoined.evaluate import planner
 from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.verdict import RED
@@ -54,8 +60,11 @@ FOUR = (
     f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json"
 )
 def check(
+    ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -67,6 +76,8 @@ def check(
     count: Count = None,
     randomised: Randomised = False,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -80,23 +91,13 @@ def check(
     config: Config = None,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])
+    if tables.control is not None:
+        _check_arms(tables, seed, as_json=as_json)
+        return
     with noted() as notes:
         data = tables.stream() if tables.in_pieces else tables.read()
         people = None if asked is None else read_table(asked)
@@ -112,6 +113,22 @@ def check(
     else:
         show_diagnosis(console(), data, result)
     stop_if(result.colour == RED)
+
+
+def _check_arms(tables: Tables, seed: int, *, as_json: bool) -> None:
+    """Say of each of several treatments whether the tables tell it from the others."""
+    out = console(quiet=as_json)
+    with noted() as notes:
+        data = tables.read()
+        fitted = ArmUplift(random_state=seed).fit(data)
+    show_labels(out, data.summary())
+    facts: dict[str, Any] = {"control": fitted.control_, "warnings": notes}
+    for arm, model in fitted.models_.items():
+        out.print(f"{arm}: {model.summary_lines()['policies']}", soft_wrap=True)
+        facts[arm] = show_verdict(out, model.verdict_)
+    if as_json:
+        print_json(facts)
+    stop_if(fitted.verdict_.colour == RED)
 
 
 def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
@@ -136,8 +153,11 @@ def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> Non
     f"unjoined plan-study {FOUR} \\\n  --quantity auuc --half-width 0.01",
 )
 def plan_study(
+    ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -148,6 +168,8 @@ def plan_study(
     cluster: Cluster = None,
     count: Count = None,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     gap: Annotated[
         float | None,
         typer.Option(
@@ -203,20 +225,8 @@ def plan_study(
     config: Config = None,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
+    tables.refuse_arms("plan-study")
     data: Any
     if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (
         None,

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from unjoined._validation import check_option
+from unjoined._validation import check_not_negative, check_option
 from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Categories,
     Chunks,
     Cluster,
+    Control,
+    Cost,
     Count,
+    Dose,
     Features,
     Ignore,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Seed,
     Treated,
     Treatment,
     Treatments,
+    Value,
     Weight,
     as_share,
 )
@@ -44,8 +51,11 @@ from unjoined.evaluate.tables import was_fitted_to
     "--population region \\\n  --outcome bought --treatment mailed --share 0.2 --json",
 )
 def evaluate(
+    ctx: typer.Context,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -56,6 +66,8 @@ def evaluate(
     cluster: Cluster = None,
     count: Count = None,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -87,6 +99,16 @@ def evaluate(
             "--threshold", help="Value of treating from this uplift on; repeatable."
         ),
     ] = None,
+    cost: Cost = 0.0,
+    value: Value = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            "--delta",
+            metavar="DIFFERENCE",
+            help="Intervals that hold if equal people of two populations differ by this much.",
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
@@ -96,20 +118,8 @@ def evaluate(
     config: Config = None,
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
+    tables.refuse_arms("evaluate")
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
@@ -119,6 +129,9 @@ def evaluate(
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
     asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
+    spent = _cost_in_outcomes(cost, value)
+    if delta is not None:
+        check_not_negative("--delta", delta)
     make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
     with noted() as notes:
         if model is None:
@@ -143,6 +156,8 @@ def evaluate(
                     "tables that it has not seen, or --cross in place of --model."
                 )
             found = evaluate_uplift(fitted, data, **asked)
+    turns = found.sensitivity.at(cost=spent, delta=delta)
+    found = replace(found, sensitivity=turns)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
         return
@@ -162,3 +177,16 @@ def _rules(
     }
     rules |= {f"from {t:g} on": ("threshold", t) for t in thresholds or ()}
     return rules or None
+
+
+def _cost_in_outcomes(cost: float, value: float | None) -> float:
+    """Return what treating a person costs in units of the outcome."""
+    check_not_negative("--cost", cost)
+    if not cost:
+        return 0.0
+    if value is None or not value > 0.0:
+        raise InputError(
+            "--cost needs --value above 0, what one unit of the outcome is worth, so that gains "
+            "can be held against costs."
+        )
+    return cost / value

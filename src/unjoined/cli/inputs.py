@@ -7,17 +7,21 @@ import re
 from collections.abc import Iterable, Sequence
 from copy import copy
 from glob import glob
+from inspect import signature
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from unjoined.cli.options import split_names
+import typer
+
+from unjoined._validation import did_you_mean
+from unjoined.cli.options import as_policies, split_names
 from unjoined.cli.program import SETTINGS_TABLES
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import SqlQuery, as_query, available_bytes, is_query
 from unjoined.data.tables import needed_bytes
-from unjoined.errors import TableError
+from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import is_model_file
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
@@ -43,6 +47,9 @@ class Tables:
         self,
         outcomes: Sequence[str] | None = None,
         treatments: Sequence[str] | None = None,
+        both: Sequence[str] | None = None,
+        policies: Sequence[str] | None = None,
+        *,
         outcome: str = "",
         treatment: str = "",
         population: str | None = None,
@@ -53,11 +60,15 @@ class Tables:
         cluster: str | None = None,
         count: str | None = None,
         treated: Sequence[str] | None = None,
+        dose: bool = False,
+        control: str | None = None,
     ) -> None:
         """Check what can be checked before a table is read."""
         # By population; under "" if a column tells the population.
         self.outcomes = _named_tables("--outcomes", outcomes)
         self.treatments = _named_tables("--treatments", treatments)
+        self.both = _named_tables("--both", both)
+        self.policies = as_policies(policies)
         self.columns = {  # of labels, populations and weights
             "--outcome": outcome,
             "--treatment": treatment,
@@ -74,33 +85,64 @@ class Tables:
         self.treated = (
             treated or None
         )  # treatments that mean treated, if they are not plain
+        self.is_dose = dose
+        self.control = control
         self.text: tuple[
             str, ...
         ] = ()  # columns of text files that are left as they are written
         self._check_columns(has_features=features is not None)
 
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Tables:
+        """Take what a command was given, by the names of its parameters."""
+        names = signature(cls).parameters
+        return cls(**{name: v for name, v in ctx.params.items() if name in names})
+
     def require(self, needs: str) -> None:
-        """Say which of the tables and labels is missing."""
+        """Say which of the tables and labels is missing.
+
+        Rows with both labels are outcomes and treatments, and a known policy stands for treatments.
+        """
         needed = ("--outcomes", "--treatments", "--outcome", "--treatment")
-        if missing := [option for option in needed if not self.options[option]]:
+        there = self.options
+        there["--outcomes"] = self.outcomes or self.both
+        there["--treatments"] = self.treatments or self.both or self.policies
+        if self.policies and not (self.treatments or self.both):
+            there["--treatment"] = "known"
+        if missing := [option for option in needed if not there[option]]:
+            hint = (
+                " If the chance of treatment is known, give --policies NAME=CHANCE in place of "
+                "--treatments and --treatment; if rows have both labels, --both."
+            )
             raise TableError(
                 f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}."
+                + hint * (missing[0] == "--treatments")
             )
 
     @property
     def paths(self) -> list[Input]:
         """The option and file, folder or query of each table."""
-        named = (("--outcomes", self.outcomes), ("--treatments", self.treatments))
-        return [(option, table) for option, of in named for table in of.values()]
+        return [(option, table) for option, of in self._named for table in of.values()]
+
+    @property
+    def _named(self) -> list[tuple[str, dict[str, Named]]]:
+        """The tables by option."""
+        return [
+            ("--outcomes", self.outcomes),
+            ("--treatments", self.treatments),
+            ("--both", self.both),
+        ]
 
     @property
     def options(self) -> dict[str, Any]:
         """What was given, by option."""
-        tables = {"--outcomes": self.outcomes, "--treatments": self.treatments}
+        tables = {**dict(self._named), "--policies": self.policies}
         lists = {
             "--features": self.features,
             "--ignore": self.ignored,
             "--treated": self.treated,
+            "--dose": self.is_dose,
+            "--control": self.control,
         }
         return tables | self.columns | lists
 
@@ -112,10 +154,30 @@ class Tables:
     @property
     def in_pieces(self) -> bool:
         """Whether to read in pieces: tables that are folders, or too large for memory."""
+        if self.whole:
+            return False
         folders = any(
             isinstance(table, Path) and table.is_dir() for _, table in self.paths
         )
         return folders or self.memory() > available_bytes()
+
+    @property
+    def whole(self) -> str:
+        """The option for which all rows have to be in memory, if there is one."""
+        if self.columns["--count"]:
+            return "--count"
+        if self.is_dose or self.control is not None:
+            return "--dose" if self.is_dose else "--control"
+        return "--both" * bool(self.both) or "--policies" * bool(self.policies)
+
+    def refuse_arms(self, command: str) -> None:
+        """Refuse several treatments where one is looked at."""
+        if self.control is not None:
+            raise InputError(
+                f"{command} looks at one treatment, and --control says that there are several. "
+                "unjoined fit says what each of them does and how sure that is, and unjoined score "
+                "writes whom to give which."
+            )
 
     def memory(self) -> int:
         """Return about how many bytes the tables take in memory, with what a fit adds."""
@@ -138,6 +200,11 @@ class Tables:
 
     def stream(self) -> SeparateLabels:
         """Return the rows to be read in pieces, however many there are."""
+        if self.whole:
+            raise InputError(
+                f"{self.whole} needs all rows in memory, so that they are not read in pieces. "
+                "Leave out --chunks."
+            )
         self._check_layout()
         return self.combined(self.features or None, stream=True)
 
@@ -162,14 +229,21 @@ class Tables:
         self, features: Iterable[str] | None, *, stream: bool
     ) -> SeparateLabels:
         """Make one of whatever tables there are."""
-        several = self.outcomes, self.treatments
-        one_each = (next(iter(files.values()), None) for files in several)
+        outcomes, treatments, both = (
+            of if self.population is None else next(iter(of.values()), None)
+            for _, of in self._named
+        )
         return SeparateLabels.from_tables(
-            *(several if self.population is None else one_each),
+            outcomes,
+            treatments,
+            both=both or None,
+            policies=self.policies or None,
             outcome=self.columns["--outcome"] or "",
-            treatment=self.columns["--treatment"] or "",
+            treatment=self.columns["--treatment"],
             population=self.population,
             treated=self.treated,
+            dose=self.is_dose,
+            control=self.control,
             sample_weight=self.columns["--weight"],
             cluster=self.columns["--cluster"],
             count=self.columns["--count"],
@@ -207,30 +281,46 @@ class Tables:
 
     def _check_layout(self) -> None:
         if self.population is not None:
-            if len(self.outcomes) != 1 or len(self.treatments) != 1:
-                raise TableError(
-                    "with --population there is one --outcomes file and one --treatments file, "
-                    "each with rows of all populations. Leave it out to give one file per "
-                    "population."
-                )
+            for option, of in self._named:
+                if len(of) > 1:
+                    raise TableError(
+                        f"with --population there is one {option} file, with rows of all "
+                        "populations. Leave it out to give one file per population."
+                    )
             return
-        names = [
-            sorted({name.casefold() for name in of})
-            for of in (self.outcomes, self.treatments)
-        ]
-        if names[0] != names[1] and "" not in names[0] + names[1]:
-            raise TableError(
-                f"--outcomes names the populations {', '.join(self.outcomes)}, and --treatments "
-                f"{', '.join(self.treatments)}. Each needs a table of both, under one name."
-            )
-        for option in ("--outcomes", "--treatments"):
-            files = self.options[option]
-            if len(files) < 2 or "" in files:
+        told = {**self.treatments, **self.both, **self.policies}
+        seen = {**self.outcomes, **self.both}
+        plain = [sorted({name.casefold() for name in of}) for of in (seen, told)]
+        if plain[0] != plain[1] and "" not in plain[0] + plain[1]:
+            self._refuse_names(seen, told)
+        fewest = 1 if self.both or self.policies else 2
+        for option, of in self._named:
+            if "" in of or (of and len(seen) < fewest):
                 raise TableError(
                     f"give {option} once for each population, as NAME=FILE (for instance "
                     f"{option} north=a.parquet {option} south=b.parquet), or name the column that "
                     "tells populations apart with --population."
                 )
+
+    def _refuse_names(self, seen: Iterable[str], told: Iterable[str]) -> None:
+        """Say which population has outcomes or treatments alone."""
+        seen, told = list(seen), list(told)
+        if not (self.both or self.policies):
+            raise TableError(
+                f"--outcomes names the populations {', '.join(seen)}, and --treatments "
+                f"{', '.join(told)}. Each needs a table of both, under one name."
+            )
+        if lack := [name for name in seen if name not in told]:
+            raise TableError(
+                f"of population {lack[0]!r} nothing is said about treatments. Give --treatments "
+                f"{lack[0]}=TABLE, --policies {lack[0]}=CHANCE if the chance of treatment is "
+                f"known, or --both {lack[0]}=TABLE."
+            )
+        lack = [name for name in told if name not in seen]
+        raise TableError(
+            f"of population {lack[0]!r} there are no outcomes. Give --outcomes {lack[0]}=TABLE; "
+            f"named are {', '.join(seen)}{did_you_mean(lack[0], seen)}"
+        )
 
 
 def as_table(text: str) -> Named:
@@ -348,8 +438,8 @@ def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:
             )
         if same:
             what = "folder" if first.is_dir() else "file"
-            hint = " If some of its rows have an outcome and others a treatment, unjoined init "
-            hint += "makes two tables of it."
+            hint = " If its rows have both labels, give it as --both; if some have an outcome and "
+            hint += "others a treatment, unjoined init makes two tables of it."
             raise TableError(
                 f"{one} {str(first)!r} and {two} {str(second)!r} are the same {what}. Name a "
                 "different one for each."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +23,23 @@ Outcomes = Annotated[
 ]
 Treatments = Annotated[
     list[str] | None, typer.Option("--treatments", metavar="NAME=TABLE", help=TABLES)
+]
+Both = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--both",
+        metavar="NAME=TABLE",
+        help="Rows with both labels, such as a panel; as --outcomes.",
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policies",
+        metavar="NAME=CHANCE",
+        help="A known chance of treatment, in place of --treatments: 0.3, 30% or a column of the "
+        "outcome table; repeatable.",
+    ),
 ]
 Outcome = Annotated[
     str, typer.Option("--outcome", metavar="COLUMN", help="Column with the outcome.")
@@ -85,6 +104,21 @@ Count = Annotated[
         "--count",
         metavar="COLUMN",
         help="Column with the number of people that a row stands for.",
+    ),
+]
+Dose = Annotated[
+    bool,
+    typer.Option(
+        "--dose",
+        help="Treatments are amounts, such as a number of mails: uplift is that of one unit.",
+    ),
+]
+Control = Annotated[
+    str | None,
+    typer.Option(
+        "--control",
+        metavar="VALUE",
+        help="The treatment that is none, where there are several others.",
     ),
 ]
 Randomised = Annotated[
@@ -155,6 +189,14 @@ Budget = Annotated[
         "--budget", metavar="MONEY", help="Most that may be spent; needs --cost."
     ),
 ]
+Costs = Annotated[
+    str,
+    typer.Option(
+        "--cost",
+        metavar="MONEY",
+        help="What treating one person costs; with several treatments mail=0.5,phone=3.",
+    ),
+]
 Cost = Annotated[
     float,
     typer.Option("--cost", metavar="MONEY", help="What treating one person costs."),
@@ -197,7 +239,7 @@ def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
     return table.select(names)
 
 
-def as_share(text: str) -> float:
+def as_share(text: str, option: str = "--share") -> float:
     """Read a share as people write it: 30%, 30 %, 0.3."""
     word = text.strip()
     percent = word.endswith("%")
@@ -205,14 +247,54 @@ def as_share(text: str) -> float:
         number = float(word.removesuffix("%"))
     except ValueError:
         raise InputError(
-            f"--share must be a share such as 30% or 0.3, got {text!r}."
+            f"{option} must be a share such as 30% or 0.3, got {text!r}."
         ) from None
     if not percent and 1.0 < number <= 100.0:
         raise InputError(
-            f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent."
+            f"{option} must lie in [0, 1], got {text}. Write {number:g}% for percent."
         )
     if percent and number > 100.0:
-        raise InputError(f"--share must be 100% of people at most, got {text}.")
-    return check_share(
-        "--share", number / 100.0 if percent else number, zero_allowed=True
-    )
+        raise InputError(f"{option} must be 100% of people at most, got {text}.")
+    return check_share(option, number / 100.0 if percent else number, zero_allowed=True)
+
+
+def as_costs(text: str, arms: Sequence[str] = ()) -> dict[str, float]:
+    """Take costs of treatments apart: one number for all, or NAME=MONEY, comma-separated."""
+    parts = [part.partition("=") for part in text.split(",")]
+    try:
+        if len(parts) == 1 and not parts[0][1]:
+            return dict.fromkeys(arms or ("",), float(text))
+        costs = {name.strip(): float(money) for name, _, money in parts}
+    except ValueError:
+        raise InputError(
+            f"--cost must be a number, or NAME=MONEY for each treatment such as mail=0.5,phone=3, "
+            f"got {text!r}."
+        ) from None
+    if {*costs} != {*arms}:
+        what = (
+            f"treatments {shown(arms)}"
+            if arms
+            else "one treatment, and takes one number"
+        )
+        raise InputError(
+            f"--cost names {shown([*costs])}, and the model is of {what}. Give one number for all, "
+            "or one for each."
+        )
+    return costs
+
+
+def as_policies(entries: Sequence[str] | None) -> dict[str, str | float]:
+    """Take NAME=CHANCE apart: a number from 0 to 1 or in percent, else a column."""
+    policies: dict[str, str | float] = {}
+    for entry in entries or ():
+        name, _, chance = (part.strip() for part in entry.partition("="))
+        if not (name and chance):
+            raise TableError(
+                f"--policies {entry!r} must be NAME=CHANCE, such as north=0.3, north=30% or "
+                "north=a_column of its outcome table."
+            )
+        if name in policies:
+            raise TableError(f"--policies was given twice for population {name!r}.")
+        is_number = re.fullmatch(r"[-+]?[\d.]+(e-?\d+)?\s*%?", chance, re.IGNORECASE)
+        policies[name] = as_share(chance, "--policies") if is_number else chance
+    return policies

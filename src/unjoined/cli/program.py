@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
@@ -174,7 +174,8 @@ Config = Annotated[
 ]
 
 # What may stand above all sections, for every command that has such an option.
-TABLES = ("outcomes", "treatments")
+TABLES = ("outcomes", "treatments", "both")
+POLICIES = "policies"
 LABELS = (
     "outcome",
     "treatment",
@@ -183,6 +184,8 @@ LABELS = (
     "cluster",
     "count",
     "treated",
+    "dose",
+    "control",
     "randomised",
 )
 COLUMNS = (*LABELS, "features", "ignore", "categories")
@@ -191,6 +194,7 @@ PEOPLE = ("table", "target")
 FILES = {*PEOPLE, "model", "out", "list", "moments", "checkpoint", "plan", "sql"}
 SHARED = (
     *TABLES,
+    POLICIES,
     *COLUMNS,
     "model",
     "table",
@@ -208,7 +212,7 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
     settings = _read_toml(path)
     for key, value in settings.items():
         name = key.replace("-", "_")
-        if isinstance(value, dict) and name not in TABLES:
+        if isinstance(value, dict) and name not in (*TABLES, POLICIES, "cost"):
             if key not in COMMANDS:
                 raise TableError(_unknown(path, f"[{key}]", COMMANDS, "for commands"))
         elif name not in SHARED:
@@ -282,11 +286,29 @@ def _value(path: Path, name: str, value: Any, parameter: Any, *, is_file: bool) 
         if isinstance(value, dict):
             return [f"{key}={_beside(path, name, file)}" for key, file in value.items()]
         return [_beside(path, name, file) for file in _as_list(value)]
+    if name == POLICIES:
+        return [f"{key}={chance}" for key, chance in _chances(path, value)]
     if is_file:
         return _beside(path, name, value)
     if parameter.nargs == -1 or getattr(parameter, "multiple", False):
         return [str(word) for word in _as_list(value)]
+    if isinstance(value, dict):
+        value = [f"{key}={part}" for key, part in value.items()]
     return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _chances(path: Path, value: Any) -> Iterable[tuple[str, Any]]:
+    """Return the policies of settings, each a number or a column."""
+    plain = isinstance(value, dict) and all(
+        isinstance(chance, int | float | str) and not isinstance(chance, bool)
+        for chance in value.values()
+    )
+    if not plain:
+        raise TableError(
+            f"{str(path)!r}: 'policies' must name a chance or a column for each population, such "
+            f'as {{ north = 0.3, south = "chance" }}, got {value!r}.'
+        )
+    return value.items()  # type: ignore[no-any-return]  # a dict, as was checked
 
 
 def _as_list(value: Any) -> list[Any]:

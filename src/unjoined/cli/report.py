@@ -23,12 +23,15 @@ from unjoined.cli.inputs import (
 )
 from unjoined.cli.options import (
     AsJson,
+    Both,
     Budget,
     Categories,
     Cluster,
+    Control,
     Cost,
     Count,
     DespiteRed,
+    Dose,
     Features,
     Force,
     Ignore,
@@ -36,6 +39,7 @@ from unjoined.cli.options import (
     Model,
     Outcome,
     Outcomes,
+    Policies,
     Population,
     Seed,
     Share,
@@ -74,6 +78,8 @@ def report(
     model: Model,
     outcomes: Outcomes = None,
     treatments: Treatments = None,
+    both: Both = None,
+    policies: Policies = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
@@ -84,6 +90,8 @@ def report(
     cluster: Cluster = None,
     count: Count = None,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     unit: Annotated[
         str | None,
         typer.Option("--unit", help="What outcomes are called, such as purchases."),
@@ -131,21 +139,9 @@ def report(
     config: Config = None,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        features,
-        ignore,
-        categories,
-        weight,
-        cluster,
-        count,
-        treated,
-    )
+    tables = Tables.of(ctx)
     tables.require("report needs {}.")
+    tables.refuse_arms("report")
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
     _check_files(

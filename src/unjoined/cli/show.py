@@ -27,10 +27,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from unjoined._support import PROGRESS, in_digits
+from unjoined._support import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
-from unjoined.data.labels import CellSummary
+from unjoined.data.labels import JOINT, POLICY, CellSummary
 from unjoined.errors import LeftOutWarning, UnjoinedWarning, mask_secrets
 from unjoined.evaluate.estimate import Estimate, ResultTable
 from unjoined.evaluate.verdict import AMBER, GREEN, RED, Verdict
@@ -209,13 +209,16 @@ def show_pairs(out: Console, rows: Iterable[tuple[str, str]]) -> None:
 
 def show_labels(out: Console, cells: Iterable[CellSummary]) -> None:
     """Print one line per table: how many rows, and what their labels average."""
+    called = {
+        OUTCOME: "outcomes",
+        TREATMENT: "treatments",
+        JOINT: "  with both labels",
+        POLICY: "  with a known policy",
+    }
     rows = []
     for cell in cells:
-        mean = cell.label_mean
-        label = (
-            f"mean {in_digits(mean)}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
-        )
-        rows.append((cell.kind + "s", cell.population, f"{cell.n_rows:,}", label))
+        title = called.get(cell.kind, cell.kind)
+        rows.append((title, cell.population, f"{cell.n_rows:,}", cell.words))
     show_table(out, ("table", "population", "rows", "label"), rows)
 
 

@@ -102,6 +102,7 @@ def plan(
     "    --outcomes south=sales_s.csv --outcome bought --out outcomes.sums"
 )
 def aggregate(
+    ctx: typer.Context,
     plan: Annotated[Path, typer.Option("--plan", help="The agreed plan.")],
     out: Out,
     outcomes: Outcomes = None,
@@ -127,17 +128,7 @@ def aggregate(
         raise InputError(
             "--threads must not be 0: give a number of threads, or -1 for all cores."
         )
-    tables = Tables(
-        outcomes,
-        treatments,
-        outcome,
-        treatment,
-        population,
-        weight=weight,
-        cluster=cluster,
-        count=count,
-        treated=treated,
-    )
+    tables = Tables.of(ctx)
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     outputs = [*kept, ("--out", out, SUMS)]

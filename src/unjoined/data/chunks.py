@@ -283,6 +283,9 @@ class Table:
     joint: str | None = (
         None  # column of the treatment, if outcome rows have both labels
     )
+    is_dose: bool = False  # whether treatments are amounts
+    control: Any = None  # the treatment that is none, if there are several others
+    arms: tuple[str, ...] = ()  # the names of them all
 
     @property
     def title(self) -> str:
@@ -407,10 +410,13 @@ class Columns(NamedTuple):
 def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     """Return outcomes as numbers and treatments as 0 and 1, whichever way they are written."""
     column = frame.get_column(str(table.label))
+    if table.arms and table.kind == TREATMENT:
+        return _places(column, table.arms, place)
     treated = table.treated if table.kind == TREATMENT else None
     if treated is None and column.dtype not in WORDS:
         return _column(frame, column.name, place)
-    if table.kind == OUTCOME and (amounts := _amounts(column, place)) is not None:
+    is_amount = table.kind == OUTCOME or table.is_dose
+    if is_amount and (amounts := _amounts(column, place)) is not None:
         return amounts
     values = [value for value in column.unique().to_list() if not is_missing(value)]
     try:
@@ -431,6 +437,17 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     numbers = np.full(len(column), np.nan)
     for value, code in codes.items():
         numbers[(column == value).fill_null(False).to_numpy()] = code
+    place.refuse(numbers, f"column {column.name!r} is", LabelError)
+    return numbers
+
+
+def _places(column: nw.Series[Any], arms: tuple[str, ...], place: Place) -> Array:
+    """Return treatments as their places among the names of all."""
+    numbers = np.full(len(column), np.nan)
+    for value in column.unique().to_list():
+        if not is_missing(value):
+            at = (column == value).fill_null(False).to_numpy()
+            numbers[at] = arms.index(population_name(value))
     place.refuse(numbers, f"column {column.name!r} is", LabelError)
     return numbers
 
@@ -467,31 +484,33 @@ def _first_odd(
     return f" in {len(at):,} of {len(column):,} rows (first at row {first:,}, counting from 0)"
 
 
+def treatment_columns(
+    pieces: Iterable[tuple[Table, Frame]],
+) -> Iterator[tuple[Table, nw.Series[Any]]]:
+    """Yield the tables that have treatments with the different values of these."""
+    for table, frame in pieces:
+        own = table
+        if table.joint is not None:
+            own = replace(table, kind=TREATMENT, label=table.joint)
+        if own.kind == TREATMENT:
+            column = nw.from_native(frame, eager_only=True).get_column(str(own.label))
+            yield own, column.unique()
+
+
 def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
     """Refuse a value that means treated and is in no table, or tables that write otherwise."""
     found: dict[
         str, dict[Any, Any]
     ] = {}  # by table: values as they are compared, and as they are
-    for table, frame in pieces:
-        table = (
-            table
-            if table.joint is None
-            else replace(table, kind=TREATMENT, label=table.joint)
-        )
-        if table.kind == TREATMENT:
-            values = (
-                nw.from_native(frame, eager_only=True)
-                .get_column(str(table.label))
-                .unique()
-            )
-            there = {
-                plain_name(v): v
-                for v in sorted(values.to_list(), key=str)
-                if not is_missing(v)
-            }
-            found.setdefault(table.title, {}).update(there)
-            label = table.label
-            wanted = treated_values(table.treated)
+    for table, values in treatment_columns(pieces):
+        there = {
+            plain_name(v): v
+            for v in sorted(values.to_list(), key=str)
+            if not is_missing(v)
+        }
+        found.setdefault(table.title, {}).update(there)
+        label = table.label
+        wanted = treated_values(table.treated)
     known = {name: value for of in found.values() for name, value in of.items()}
     for value in wanted:
         if plain_name(value) not in known:

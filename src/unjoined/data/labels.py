@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -18,10 +18,10 @@ from unjoined._support import in_digits
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, ArrayLike, Frame, MatrixLike
 from unjoined._validation import (
-    KINDS,
     OUTCOME,
     TARGET,
     TREATMENT,
+    arm_names,
     check_count,
     check_finite_features,
     check_names,
@@ -32,7 +32,13 @@ from unjoined._validation import (
     population_name,
     shown,
 )
-from unjoined.data.chunks import NotNumbersError, Place, Table, check_all_treated
+from unjoined.data.chunks import (
+    NotNumbersError,
+    Place,
+    Table,
+    check_all_treated,
+    treatment_columns,
+)
 from unjoined.data.columns import (
     as_categories,
     column_names,
@@ -46,6 +52,7 @@ from unjoined.data.looks import LeftOut
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import (
     BESIDE,
+    OF_ALL,
     Chunk,
     LabelledRows,
     Rows,
@@ -67,10 +74,11 @@ NO_MATRIX = (
 )
 JOINT, POLICY = "both", "policy"  # what outcome rows have beside the outcome
 NEEDED = ("X", "y", "treatment", "population")
-COLUMNS = (*NEEDED, *BESIDE)
+COLUMNS = (*NEEDED, *BESIDE, *OF_ALL)
 NOT_STREAMED = (
     "{} was given with rows that are streamed. Read the tables with stream=False."
 )
+ONLY_IN_MEMORY = ("count", "policy", *OF_ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,23 @@ class CellSummary:
     kind: str
     population: str
     n_rows: int  # people, if rows stand for several
-    label_mean: float  # outcome units, or share treated; NaN for target rows
+    # Outcome units, or the share treated, or the mean dose; NaN for target rows.
+    label_mean: float
+    is_dose: bool = False
+
+    @property
+    def words(self) -> str:
+        """What the labels average, in words."""
+        mean = self.label_mean
+        if self.kind in (OUTCOME, TARGET):
+            return "no label" if self.kind == TARGET else f"mean {in_digits(mean)}"
+        said = f"mean dose {in_digits(mean)}" if self.is_dose else f"{mean:.1%} treated"
+        return f"{said} by policy" if self.kind == POLICY else said
+
+    @property
+    def is_all_treated(self) -> bool:
+        """Whether all rows of a table of treatments were treated."""
+        return not self.is_dose and self.label_mean == 1.0
 
 
 class SeparateLabels(Mapping[str, Any]):
@@ -117,6 +141,13 @@ class SeparateLabels(Mapping[str, Any]):
         How many people a row stands for, as of a table that was grouped: whole numbers. All is as
         if their rows were written out. A row may hold the share of its people who were treated, or
         who have the larger of two outcomes, 0 and 1: it becomes two rows.
+    policy : array-like of shape (n_rows,), optional
+        The probability with which a row's person was treated, where it is known, NaN elsewhere;
+        of doses the mean dose.
+    dose : bool, optional
+        Whether treatments are amounts, such as a number of mails, a discount or minutes.
+    control : value, optional
+        The treatment that is none, where there are several others; treatments are words then.
     stream : bool or int, default=False
         Whether to hand the rows out in pieces, and of how many rows, rather than to copy them.
 
@@ -164,6 +195,8 @@ class SeparateLabels(Mapping[str, Any]):
     cluster: NDArray[Any] | None
     count: Array | None
     policy: Array | None
+    dose: bool | None
+    control: str | None
     source: ChunkSource | DaskSource | None  # where streamed rows come from
     checked: Rows  # the same rows in memory, without features
 
@@ -177,13 +210,16 @@ class SeparateLabels(Mapping[str, Any]):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
         *,
         stream: bool | int = False,
     ) -> None:
-        columns = (X, y, treatment, population, sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose or None, control)
+        columns = (X, y, treatment, population, *beside)
         given = dict(zip(COLUMNS, columns, strict=True))
         if stream or is_dask(X):
-            _refuse_streaming(count=count, policy=policy)
+            _refuse_streaming(**{name: given[name] for name in ONLY_IN_MEMORY})
         if is_dask(X):
             self._set(source=DaskSource.of_arrays(given))
         elif stream:
@@ -214,6 +250,8 @@ class SeparateLabels(Mapping[str, Any]):
         treatment = np.where((rows.cell >= m) & (rows.cell < 2 * m), rows.label, np.nan)
         if rows.joint is not None:
             treatment = np.where(rows.is_outcome, rows.joint, treatment)
+        if rows.arms:
+            treatment = arm_words(treatment, rows.arms)
         columns = {
             "y": np.where(rows.is_outcome, rows.label, np.nan),
             "treatment": treatment,
@@ -222,6 +260,8 @@ class SeparateLabels(Mapping[str, Any]):
             "cluster": rows.cluster,
             "count": rows.count,
             "policy": rows.policy,
+            "dose": True if rows.dose is not None else None,
+            "control": rows.arms[0] if rows.arms else None,
         }
         for column in (X, *columns.values()):
             if isinstance(column, np.ndarray):
@@ -247,11 +287,11 @@ class SeparateLabels(Mapping[str, Any]):
     @classmethod
     def from_tables(
         cls,
-        outcomes: Any,
-        treatments: Any,
+        outcomes: Any = None,
+        treatments: Any = None,
         *,
         outcome: str,
-        treatment: str,
+        treatment: str | None = None,
         population: str | None = None,
         treated: Any = None,
         target: Any = None,
@@ -260,6 +300,8 @@ class SeparateLabels(Mapping[str, Any]):
         count: str | None = None,
         policies: Mapping[str, Any] | None = None,
         both: Any = None,
+        dose: bool = False,
+        control: Any = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
         categories: Iterable[str] = (),
@@ -276,9 +318,11 @@ class SeparateLabels(Mapping[str, Any]):
         outcomes, treatments : mapping of population name to table, or table
             Two tables each, or more, under the same names; or with ``population`` one table each.
             Columns are matched by name, so their order may differ. Streamed, one party alone may
-            give some of the tables, and an empty mapping or None for the rest.
+            give some of the tables, and an empty mapping or None for the rest. Populations in
+            ``policies`` or ``both`` need no others.
         outcome, treatment : str
-            The label's column in the outcome and in the treatment tables.
+            The label's column in the outcome and in the treatment tables. Where all policies are
+            known there is no treatment.
         population : str, optional
             Column with the population's name, if there is one table of each kind.
         treated : value, optional
@@ -302,6 +346,12 @@ class SeparateLabels(Mapping[str, Any]):
         both : mapping of population name to table, or table, optional
             Rows with both labels, such as a panel, beside the other tables or in place of them.
             In memory only.
+        dose : bool, optional
+            Whether treatments are amounts, such as a number of mails, a discount or minutes: uplift
+            is what one unit more does. In memory only.
+        control : value, optional
+            The treatment that is none, where there are several others: each of them is compared
+            with it, by `ArmUplift`. In memory only.
         features : iterable of str, optional
             Columns to use as features, whatever they hold. By default all columns that all tables
             have, but for labels, weights, clusters, populations and columns that are not features,
@@ -349,16 +399,25 @@ class SeparateLabels(Mapping[str, Any]):
         if both is not None:
             panel = _named_tables((OUTCOME, both, outcome), None, population, treated)
             tables += [replace(table, joint=treatment) for table in panel]
+        tables = [replace(table, is_dose=dose, control=control) for table in tables]
         known = _known_policies(policies, tables, population)
         labels = {
             "outcome": outcome,
-            "treatment": treatment,
             "sample_weight": sample_weight,
             "cluster": cluster,
             "count": count,
         }
+        if (
+            treatment is not None
+            or both is not None
+            or any(table.kind == TREATMENT for table in tables)
+        ):
+            labels["treatment"] = treatment
         if population is not None:
             labels["population"] = population
+        for name, policy in known.items():
+            if isinstance(policy, str):
+                labels[f"policy of {name}"] = policy
         chosen, left = check_named_columns(labels, features, ignore)
         codes = check_categories(categories, labels, chosen)
         source = TableSource(
@@ -376,9 +435,8 @@ class SeparateLabels(Mapping[str, Any]):
         )
         lazy = stream is not False and any(is_dask(table.table) for table in tables)
         if lazy or (stream is None and _is_large(tables)) or stream:
-            _refuse_streaming(
-                count=count if lazy else None, policies=policies, both=both
-            )
+            given = {"dose": dose or None, "control": control, "policies": policies}
+            _refuse_streaming(count=count if lazy else None, both=both, **given)
             if target is not None:
                 raise InputError(
                     "target was given with tables that are streamed. Give the people to be scored "
@@ -449,18 +507,18 @@ class SeparateLabels(Mapping[str, Any]):
                 f"ignore names {unknown[0]!r}, a column that no table has"
                 f"{did_you_mean(unknown[0], columns)}"
             )
+        tables, arms = _with_arms(tables)
         left_out = source.left_out
         try:
             X, chunks = stack_numbers(source, tables)
             own = rebuild_frame(X, source.feature_names, like=tables[0].table)
         except NotNumbersError:
             own, chunks = stack_columns(source, tables)
-        if any(table.treated is not None for table in tables):
-            check_all_treated((table, table.table) for table in tables)
         joined = [(c.label, c.kind, c.population, c.weight) for c in chunks]
         label, kind, known, weight = (
             np.concatenate(part) for part in zip(*joined, strict=True)
         )
+        _check_policies(source.policies, {*known[kind == OUTCOME].tolist()})
         clusters = None
         if source.cluster is not None:  # people to be scored need none
             clusters = np.concatenate(
@@ -476,6 +534,9 @@ class SeparateLabels(Mapping[str, Any]):
         )
         if joint is not None:
             given["treatment"] = np.where(np.isnan(joint), given["treatment"], joint)
+        if arms:
+            given["treatment"] = arm_words(given["treatment"], arms)
+        given |= {"dose": tables[0].is_dose or None, "control": tables[0].control}
         if source.count is not None:  # each person to be scored is one
             given["count"] = np.concatenate(
                 [np.ones(len(c)) if c.count is None else c.count for c in chunks]
@@ -545,8 +606,7 @@ class SeparateLabels(Mapping[str, Any]):
     @property
     def kind(self) -> NDArray[np.str_]:
         """Which label each row has: "outcome", "treatment", or "target" for none."""
-        code = np.where(~np.isnan(self.y), 0, np.where(~np.isnan(self.treatment), 1, 2))
-        return np.array(KINDS)[code]
+        return self.checked.kind
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -579,7 +639,11 @@ class SeparateLabels(Mapping[str, Any]):
         index = np.asarray(rows)
         if index.dtype == bool:
             index = np.flatnonzero(index)
-        columns = {name: self[name][index] for name in self if name != "X"}
+        columns = {
+            name: self[name] if name in OF_ALL else self[name][index]
+            for name in self
+            if name != "X"
+        }
         checked, population = check_rows(columns, len(index))
         data = object.__new__(SeparateLabels)
         weighted = self.sample_weight is not None
@@ -591,8 +655,9 @@ class SeparateLabels(Mapping[str, Any]):
         """Return the size and the mean label of every table, outcomes first.
 
         Outcome means are in the user's units; treatment means are shares treated, 0 to 1,
-        whatever the coding. Means are weighted by ``sample_weight``. Of outcome rows that have a
-        treatment as well ("both"), or a known policy ("policy"), the share treated is given too.
+        whatever the coding, and of doses means. Means are weighted by ``sample_weight``. Of outcome
+        rows that have a treatment as well ("both"), or a known policy ("policy"), the share treated
+        is given too. Of several treatments it is the share that got any.
         """
         rows = self.checked
         each = [
@@ -614,8 +679,9 @@ class SeparateLabels(Mapping[str, Any]):
             if rows.count is not None:
                 weight = weight * rows.count[at]
                 n_rows = int(rows.count[at].sum())
-            mean = float(np.average(column[at], weights=weight))
-            cells.append(CellSummary(kind, str(name), n_rows, mean))
+            numbers = column[at] > 0.0 if rows.arms and kind != OUTCOME else column[at]
+            mean = float(np.average(numbers, weights=weight))
+            cells.append(CellSummary(kind, str(name), n_rows, mean, bool(self.dose)))
         if n_target := int((rows.cell == 2 * len(rows.names)).sum()):
             cells.append(CellSummary(TARGET, "", n_target, float("nan")))
         return cells
@@ -632,15 +698,8 @@ class SeparateLabels(Mapping[str, Any]):
         d = np.shape(self.X)[1] if names is None else len(names)
         lines = []
         for cell in self.summary():
-            label = {
-                OUTCOME: f"mean {in_digits(cell.label_mean)}",
-                TREATMENT: f"{cell.label_mean:.1%} treated",
-                JOINT: f"{cell.label_mean:.1%} treated",
-                POLICY: f"{cell.label_mean:.1%} treated by policy",
-                TARGET: "no label",
-            }[cell.kind]
             rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
-            lines.append((cell.kind, cell.population, rows, label))
+            lines.append((cell.kind, cell.population, rows, cell.words))
         return (
             f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}",
             lines,
@@ -697,6 +756,24 @@ def _refuse_streaming(**given: Any) -> None:
             raise InputError(NOT_STREAMED.format(name))
 
 
+def _with_arms(tables: list[Table]) -> tuple[list[Table], tuple[str, ...]]:
+    """Return tables that know the names of all treatments, and these, if there are several."""
+    if any(table.treated is not None for table in tables):
+        check_all_treated((table, table.table) for table in tables)
+    control = tables[0].control
+    if control is None:
+        return tables, ()
+    held = treatment_columns((table, table.table) for table in tables)
+    arms = arm_names((value for _, column in held for value in column), control)
+    return [replace(table, arms=arms) for table in tables], arms
+
+
+def arm_words(place: Array, arms: Sequence[str]) -> NDArray[Any]:
+    """Return treatments by name, None where a row has none; ``place`` is that among the names."""
+    at = np.where(np.isnan(place), -1.0, place).astype(np.int64)
+    return np.array([*arms, None], dtype=object)[at]
+
+
 def _stacked(chunks: Iterable[Chunk], name: str) -> Array | None:
     """Return a column that some tables have, NaN where they do not; None if none has it."""
     columns = [getattr(chunk, name) for chunk in chunks]
@@ -723,20 +800,27 @@ def _known_policies(
         )
     known = {population_name(name): policy for name, policy in policies.items()}
     names = {str(table.population) for table in tables if table.kind == OUTCOME}
+    if population is None:
+        _check_policies(known, names)
     for name, policy in known.items():
-        if population is None and name not in names:
-            raise TableError(
-                f"policies names {name!r}, a population without an outcome table; there are "
-                f"{shown(sorted(names))}{did_you_mean(name, names)}"
-            )
         if not (isinstance(policy, str) or callable(policy)):
             check_share(f"the policy of {name!r}", policy, zero_allowed=True)
     return known
 
 
+def _check_policies(policies: Iterable[str], names: Collection[str]) -> None:
+    """Refuse policies of populations that have no outcome rows."""
+    for name in policies:
+        if name not in names:
+            raise TableError(
+                f"policies names {name!r}, a population without an outcome table; there are "
+                f"{shown(sorted(names))}{did_you_mean(name, sorted(names))}"
+            )
+
+
 def _named_tables(
     outcomes: tuple[str, Any, str],
-    treatments: tuple[str, Any, str] | None,
+    treatments: tuple[str, Any, str | None] | None,
     population: str | None,
     treated: Any,
 ) -> list[Table]:
@@ -752,6 +836,8 @@ def _named_tables(
             tables += (
                 [] if given is None else [Table(given, kind, label, None, treated)]
             )
+            continue
+        if given is None:
             continue
         if not isinstance(given, Mapping):
             raise TableError(

@@ -32,6 +32,7 @@ from unjoined._validation import (
     TREATMENT,
     CodeArray,
     OutcomeCoding,
+    arm_codes,
     check_cells,
     check_cluster,
     check_count,
@@ -43,6 +44,8 @@ from unjoined._validation import (
     check_population,
     check_treatment,
     check_weight,
+    dose_spread,
+    shown,
     unit_mean,
     warn_of_counts,
 )
@@ -52,6 +55,7 @@ from unjoined.errors import InputError, LabelError, UnjoinedWarning
 N_GROUPS = 5  # of the people that a row stands for, as many as there are folds
 MOST_PEOPLE = 50_000  # of a table whose rows are written out
 BESIDE = ("sample_weight", "cluster", "count", "policy")
+OF_ALL = ("dose", "control")  # what is said of all rows in one word
 MOST_UNITS = 1000  # sums that a variance is made of, where clusters are more
 
 
@@ -73,6 +77,10 @@ class Rows:
     joint: Array | None = field(default=None, kw_only=True)
     # (n,) known probability of treatment, NaN elsewhere
     policy: Array | None = field(default=None, kw_only=True)
+    # of doses, their standard deviation within populations; None if people are treated or not
+    dose: float | None = field(default=None, kw_only=True)
+    # names of several treatments, that of none first; labels are places among them
+    arms: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -115,14 +123,33 @@ class Rows:
         used = (self.cell < 2 * len(self.names)) & (self.weight > 0.0)
         return np.asarray(used if self.count is None else used & (self.count > 0.0))
 
+    def of_arm(self, X: Array, j: int) -> LabelledRows:
+        """Return labelled rows in which treatment j of several is 1 and every other one is 0.
+
+        Their policies are real numbers once what goes with other treatments is taken out of them.
+        """
+        is_it = np.where(np.isnan(self.label), np.nan, self.label == j)
+        label = np.where(self.is_outcome, self.label, is_it)
+        rows = replace(self, label=label, arms=(), dose=1.0).labelled(X)
+        return replace(rows, arms=(self.arms[0], self.arms[j]))
+
     def labelled(self, X: Array) -> LabelledRows:
         """Return the rows that have a label and a weight in the inner coding, with features X.
 
         The weights of each cell are brought to mean 1, so that each table may have its own units.
         """
+        if self.arms:
+            raise InputError(
+                f"these rows have {len(self.arms) - 1} treatments beside {self.arms[0]!r}, and one "
+                "at a time is compared here. ArmUplift takes them all; or merge them, treated="
+                f"{shown(self.arms[1:])}."
+            )
         used, outcome = self.is_used, self.is_outcome
-        coding = check_outcome(self.label[used & outcome])
-        label = np.where(outcome, coding.encode(self.label), 2.0 * self.label - 1.0)
+        coding = check_outcome(self.label[used & outcome], self.dose)
+        unit = self.dose or 1.0
+        treatment = 2.0 * self.label / unit - 1.0
+        label = np.where(outcome, coding.encode(self.label), treatment)
+        exposure = self.known_exposure
         rows = LabelledRows(
             X,
             label,
@@ -132,7 +159,10 @@ class Rows:
             coding,
             cluster=self.cluster,
             count=self.count,
-            exposure=self.known_exposure,
+            joint=None if self.joint is None else self.joint / unit,
+            policy=None if self.policy is None else self.policy / unit,
+            exposure=None if exposure is None else exposure / unit,
+            dose=self.dose,
         )
         if self.count is not None:
             at, count, group = self._groups
@@ -208,16 +238,17 @@ class Rows:
 class LabelledRows(Rows):
     """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0.
 
-    The weight of a row is that of all people it stands for.
+    A dose t is 2 t / s - 1, s being the spread of doses. The weight of a row is that of all people
+    it stands for.
     """
 
     coding: OutcomeCoding
     beside: ClassVar[tuple[str, ...]] = (
-        "cluster",
-        "count",
+        *Rows.beside,
         "group",
         "exposure",
         "twin",
+        "aside",
     )
     # (n,) of the people that a row stands for, if it stands for several
     group: IntArray | None = field(default=None, kw_only=True)
@@ -225,6 +256,13 @@ class LabelledRows(Rows):
     exposure: Array | None = field(default=None, kw_only=True)
     # (n,) the same number for an outcome row and its copy among treatment rows, -1 elsewhere
     twin: IntArray | None = field(default=None, kw_only=True)
+    # (n,) what other treatments add to the outcome beyond their policies, at treatment rows
+    aside: Array | None = field(default=None, kw_only=True)
+
+    @property
+    def is_dose(self) -> bool:
+        """Whether treatments are amounts, rather than one of several or yes and no."""
+        return self.dose is not None and not self.arms
 
     def with_copies(self) -> Self:
         """Return the rows and behind them, as treatment rows, those whose exposure is known."""
@@ -247,16 +285,22 @@ class LabelledRows(Rows):
             return np.zeros(len(self), dtype=bool)
         return np.asarray((self.twin >= 0) & ~self.is_outcome)
 
-    @cached_property
-    def known_share(self) -> Array:
-        """Of each population's outcomes, the share of those whose exposure is known."""
-        if self.exposure is None:
-            return np.zeros(len(self.names))
-        known = ~np.isnan(self.exposure)
-        cells = [self.at(OUTCOME, k) for k in range(len(self.names))]
-        return np.array(
-            [np.average(known[at], weights=self.weight[at]) for at in cells]
-        )
+    def without_exposure(self) -> Self:
+        """Return the rows with both labels as outcome rows and treatment rows, each by itself.
+
+        Who was treated by choice may differ from who was not, so that nothing is told by comparing
+        them within a population.
+        """
+        return replace(self, exposure=None)
+
+    @property
+    def people_weight(self) -> Array:
+        """Weight of each row as somebody: copies have none, as they stand there already."""
+        return np.where(self.is_copy, 0.0, self.weight)
+
+    def without_copies(self) -> Self:
+        """Return the rows without those that `with_copies` put behind them."""
+        return replace(self.take(~self.is_copy), twin=None)
 
     @cached_property
     def people(self) -> list[int]:
@@ -294,7 +338,7 @@ class LabelledRows(Rows):
         Copies are left out.
         """
         if self.twin is not None:
-            return replace(self.take(~self.is_copy), twin=None).independent(rng)
+            return self.without_copies().independent(rng)
         if self.cluster is not None:
             order = rng.permutation(len(self))
             cell = self.cell[order].astype(np.int64)
@@ -333,8 +377,7 @@ class LabelledRows(Rows):
         if self.twin is not None:
             copy = self.is_copy
             fold = np.empty(len(self), dtype=np.int64)
-            own = replace(self.take(~copy), twin=None)
-            fold[~copy] = own.deal(n_folds, rng)
+            fold[~copy] = self.without_copies().deal(n_folds, rng)
             of_twin = np.zeros(self.twin.max() + 1, dtype=np.int64)
             of_twin[self.twin[~copy]] = fold[~copy]
             fold[copy] = of_twin[self.twin[copy]]
@@ -569,7 +612,7 @@ def spread_shares(
     given = {"y": None, "treatment": None, **columns, "count": count}
     at = np.arange(n)
     ones = count.copy()  # people whose label is the one given
-    for name in ("treatment", "y"):
+    for name in ("y",) if columns.get("dose") else ("treatment", "y"):
         label = np.asarray(columns.get(name))
         if label.dtype.kind not in "fiub":  # words
             continue
@@ -602,7 +645,7 @@ def spread_shares(
     order = np.argsort(np.concatenate([at, two]), kind="stable")
     index = np.concatenate([at, two])[order]
     given = {
-        name: None if v is None else np.asarray(v)[index]
+        name: v if v is None or name in OF_ALL else np.asarray(v)[index]
         for name, v in given.items()
         if name != "X"
     }
@@ -627,13 +670,20 @@ def check_rows(
     population = columns.get("population")
     if population is None:
         raise InputError("population is missing: name the population of every row.")
-    if unknown := set(columns) - {"X", "y", "treatment", "population", *BESIDE}:
+    known = (*BESIDE, *OF_ALL)
+    if unknown := set(columns) - {"X", "y", "treatment", "population", *known}:
         raise InputError(
-            f"{sorted(unknown)[0]!r} is no column of rows; there are {', '.join(BESIDE)}."
+            f"{sorted(unknown)[0]!r} is no column of rows; there are {', '.join(known)}."
         )
+    is_dose = bool(columns.get("dose"))
+    columns = dict(columns)
+    arms: tuple[str, ...] = ()
+    if (control := columns.get("control")) is not None:
+        columns["treatment"], arms = arm_codes(columns.get("treatment"), control, n)
+        _check_arms(columns)
     label, code, joint = check_labels(columns.get("y"), columns.get("treatment"), n)
     populations = check_population(population, code)
-    policy = check_known_policy(columns.get("policy"), n)
+    policy = check_known_policy(columns.get("policy"), n, is_dose=is_dose)
     weight = check_weight(columns.get("sample_weight"), n)
     count = check_people(columns.get("count"), n)
     if count is None:
@@ -641,15 +691,25 @@ def check_rows(
     else:
         weight = np.where(count > 0.0, weight, 0.0)
     treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
-    if joint is None:
-        label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
-    else:
-        both = ~np.isnan(joint) & (weight > 0.0)
-        codes = np.concatenate([label[treated], joint[both]])
+    both = treated & False if joint is None else ~np.isnan(joint) & (weight > 0.0)
+    codes = label[treated] if joint is None else np.append(label[treated], joint[both])
+    if not (is_dose or arms):
         codes = (check_treatment(codes) + 1.0) / 2.0
-        label[treated], joint[both] = np.split(codes, [int(treated.sum())])
-    known = _known_exposure(joint, policy, code == KINDS.index(OUTCOME))
-    names, index = check_cells(code, populations, weight, known)
+        label[treated] = codes[: int(treated.sum())]
+        if joint is not None:
+            joint[both] = codes[int(treated.sum()) :]
+    exposure = _known_exposure(joint, policy, code == KINDS.index(OUTCOME))
+    names, index = check_cells(code, populations, weight, exposure)
+    dose = None
+    if is_dose:
+        own = np.append(index[treated], index[both])
+        if exposure is not None:  # where no treatment shows how far doses spread
+            there = ~np.isnan(exposure) & ~both & (weight > 0.0)
+            codes, own = (
+                np.append(codes, exposure[there]),
+                np.append(own, index[there]),
+            )
+        dose = dose_spread(codes, own)
     rows = Rows(
         np.empty((n, 0)),
         label,
@@ -660,14 +720,30 @@ def check_rows(
         count=count,
         joint=joint,
         policy=policy,
+        dose=dose,
+        arms=arms,
     )
     check_clusters(rows)
-    check_outcome(label[rows.is_used & rows.is_outcome])
+    check_outcome(label[rows.is_used & rows.is_outcome], dose)
     if (target := code == NO_LABEL).any():
         is_text = populations.dtype.kind == "U"
         populations = populations.copy() if is_text else populations.astype(object)
         populations[target] = "" if is_text else None
     return rows, populations
+
+
+def _check_arms(columns: Mapping[str, Any]) -> None:
+    """Refuse what several treatments cannot have."""
+    for name, what in (
+        ("dose", "doses"),
+        ("count", "counts"),
+        ("policy", "known policies"),
+    ):
+        if columns.get(name) is not None:
+            raise InputError(
+                f"several treatments (control={columns['control']!r}) cannot have {what} yet. "
+                f"Leave {name} out."
+            )
 
 
 def check_clusters(rows: Rows) -> None:

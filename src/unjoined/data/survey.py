@@ -440,7 +440,8 @@ class Survey(NamedTuple):
             looks.pop(name, None)
         for name in filter(None, {*self.columns.policies.values()} & {*looks}):
             looks.pop(name)
-        named = dict.fromkeys(table.label for table in self.tables if table.label)
+        both = [label for t in self.tables for label in (t.label, t.joint)]
+        named = dict.fromkeys(filter(None, both))
         labels = {label: looks.pop(label, {}) for label in named}
         times = _unfinished_times(self.tables, labels, looks)
         cells = {
@@ -635,8 +636,8 @@ def check_named_columns(
     for name in names or ():
         if name in taken:
             raise TableError(
-                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters "
-                "and populations are not features."
+                f"features names {name!r}, which is the {taken[name]}. Labels, weights, clusters, "
+                "populations and known policies are not features."
             )
     if names is not None and not set(names) - set(ignore):
         raise TableError(

@@ -59,7 +59,7 @@ from unjoined.model.regressors import (
     fit_conditional_mean,
     seeded_clone,
 )
-from unjoined.words import effect_in_words, policies_in_words
+from unjoined.words import effect_in_words, policies_in_words, robustness_in_words
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
@@ -215,6 +215,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
@@ -246,6 +248,11 @@ class UpliftEstimator(BaseEstimator, ABC):
         policy : array-like of shape (n,), optional
             The probability with which a row's person was treated, where it is known, NaN elsewhere.
             `Uplift` alone takes it, and rows that have both labels.
+        dose : bool, optional
+            Whether treatments are amounts: uplift is what one unit more does. `Uplift` alone takes
+            them.
+        control : value, optional
+            The treatment that is none, where there are several others, which `ArmUplift` takes.
         checkpoint : path, optional
             Of streamed rows only: a file that keeps what was added up and is removed at the end.
             If it exists, the fit goes on from there. Needs an integer ``random_state``.
@@ -276,7 +283,8 @@ class UpliftEstimator(BaseEstimator, ABC):
                 "NaN standing for the other. If you know both of each row, use an ordinary uplift "
                 "model."
             )
-        columns = (y, treatment, population, sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
             self._check_parameters()
@@ -321,6 +329,10 @@ class UpliftEstimator(BaseEstimator, ABC):
                 f"{type(self).__name__} takes one label a row, and no policy. Uplift takes rows "
                 "that have both labels, and known policies; or leave the treatments of these rows "
                 "out."
+            )
+        if rows.dose is not None and not self._takes_joint:
+            raise InputError(
+                f"{type(self).__name__} takes people who are treated or not. Uplift takes doses."
             )
         if rows.count is None or self._takes_counts:
             return rows
@@ -392,6 +404,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         if own is not None:
             strength = replace(strength, design_effect=own.design_effect())
         warn_if_weak(strength, stacklevel=stacklevel + 1)
+        coded = rows if isinstance(rows, LabelledRows) else rows.plan
         names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
         doubts = []
         if isinstance(rows, LabelledRows):
@@ -408,6 +421,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             "data": fingerprint(rows),
         }
         self.populations_ = list(names)
+        self._is_rate = coded.coding.is_rate
         self.identification_ = strength
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -432,12 +446,30 @@ class UpliftEstimator(BaseEstimator, ABC):
             "average": effect_in_words(
                 getattr(self, "average_effect_", None), relative=self.relative_effect_
             ),
+            **self._robustness(),
             "policies": policies_in_words(
                 self.identification_, getattr(self, "contrast_", None)
             ),
             "features": self._features_in_words(),
             "fit": f"Fitted by {type(self).__name__}{self._fitted_in_words()}.",
         }
+
+    def _robustness(self) -> dict[str, str]:
+        """Say by how much equal people may differ before the average turns, if that is known.
+
+        Where chance decided who is in which population, people are alike.
+        """
+        record = getattr(self, "gain_", None)
+        alike = len(self.populations_) < 2 or getattr(self, "randomised", False)
+        if record is None or alike:
+            return {}
+        words = robustness_in_words(
+            record.claim(),
+            self.identification_.sides,
+            is_rate=self._is_rate,
+            level=0.95,
+        )
+        return {"robustness": words}
 
     def _features_in_words(self) -> str:
         """Name the features that were used."""
@@ -541,6 +573,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
 
@@ -549,7 +583,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -562,7 +596,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.evaluate.weighted_risk : the definition.
         """
-        beside = (sample_weight, cluster, count, policy)
+        beside = (sample_weight, cluster, count, policy, dose, control)
         columns = in_memory(X, y, treatment, population, *beside)
         features, rows = columns_of(columns[0], columns[1:], method="score")
         given = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -39,7 +39,6 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import AUTO, BERNOULLI, GAUSSIAN, Likelihood
 from unjoined.model.regressors import (
     MEAN_FOLDS,
-    ConditionalMean,
     fit_policies,
     last_step,
     seeded_clone,
@@ -464,7 +463,7 @@ class EMUplift(UpliftEstimator):
 
     fit_: EMFit
     family_: str
-    policies_: tuple[ConditionalMean, ...]
+    policies_: tuple[Callable[[Array], Array], ...]
     scaling_: Scaling
     outcome_scaling_: Scaling
     shift_: ShiftReport | None
@@ -608,12 +607,14 @@ class EMUplift(UpliftEstimator):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -622,9 +623,9 @@ class EMUplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster, count, policy)
-        )
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
+        rows = OutcomesToScore.of_call(self, X, columns)
         outcome, exposure, _ = self._likelihood.rows(
             rows.X, rows.label, rows.population
         )

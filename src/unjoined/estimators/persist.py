@@ -20,6 +20,7 @@ from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data.encode import ColumnCode, TableEncoder
 from unjoined.data.write import replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
+from unjoined.estimators.arms import ArmPolicy, ArmUplift
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.em import EMFit, EMUplift
 from unjoined.estimators.minmax import MinMaxSearch, MinMaxUplift
@@ -70,6 +71,8 @@ from unjoined.paper.plugin import PlugInUplift, TwoStageCoefficients, TwoStageUp
 # that they can be read wherever it lives.
 STORED: tuple[type, ...] = (
     *(
+        ArmPolicy,
+        ArmUplift,
         DensityUplift,
         EMUplift,
         MinMaxUplift,

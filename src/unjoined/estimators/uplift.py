@@ -21,9 +21,11 @@ from unjoined._validation import (
     KINDS,
     OUTCOME,
     OutcomeCoding,
+    check_known_policy,
     check_labels,
     check_population,
     check_positive,
+    check_treatment,
     check_weight,
 )
 from unjoined.data.encode import TableEncoder
@@ -55,7 +57,6 @@ from unjoined.model.crossfit import (
     CrossFit,
     Likelihood,
 )
-from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
 from unjoined.model.specifications import (
     AdditiveAverage,
@@ -63,7 +64,12 @@ from unjoined.model.specifications import (
     SpecificationTable,
     in_words,
 )
-from unjoined.words import compliers_in_words, effect_in_words, policies_in_words
+from unjoined.words import (
+    compliers_in_words,
+    doses_in_words,
+    effect_in_words,
+    policies_in_words,
+)
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 SAMPLE_FOLDS = 5  # of that sample
@@ -74,7 +80,7 @@ PROBABLY, CLEARLY = 2.2, 3.0
 T = TypeVar("T")
 
 
-def _check_columns(name: str, value: Any) -> None:
+def check_list(name: str, value: Any) -> None:
     """Allow a list of columns; whether they are there, the rows will tell."""
     if not isinstance(value, list | tuple | np.ndarray):
         raise InputError(
@@ -154,6 +160,10 @@ class Uplift(UpliftEstimator):
     sampled_rows_ : int or None
         Rows of the sample that averages and gains were measured on, of a fit from chunks; None if
         on all.
+    dose_weights_ : array of shape (m, 3)
+        Of doses only: how much each range of them, from and to, counts in the average effect of
+        one unit. Weights add up to 1; negative ones say that doses cross. Empty where only mean
+        doses are known.
     effect_range_ : array of shape (2,)
         Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
     effect_features_ : array of shape (d,)
@@ -213,7 +223,7 @@ class Uplift(UpliftEstimator):
     _parameters: ClassVar[dict[str, Check]] = {
         "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN, POISSON),
         "randomised": check_bool,
-        "categorical_features": _check_columns,
+        "categorical_features": check_list,
         "shift_clip": optional(check_positive),
         "verbose": check_verbose,
     }
@@ -223,7 +233,7 @@ class Uplift(UpliftEstimator):
     keeps_crossfit: ClassVar[bool] = True  # of its rows, as ``crossfit_``
 
     family_: str
-    policies_: tuple[ConditionalMean, ...]
+    policies_: tuple[Callable[[Array], Array], ...]
     fit_: AdditiveAverage
     scaling_: Scaling
     outcome_scaling_: Scaling
@@ -235,6 +245,7 @@ class Uplift(UpliftEstimator):
     heterogeneity_: Estimate
     compliers_: Estimate
     complier_share_: Estimate
+    dose_weights_: Array
     effect_range_: Array
     effect_features_: Array
     _coding: OutcomeCoding
@@ -264,6 +275,11 @@ class Uplift(UpliftEstimator):
         """Return what copies and files hold: all but the cross-fit, which is people's rows."""
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "crossfit_"}
+
+    def _suited(self, rows: LabelledRows) -> LabelledRows:
+        """Return rows as the estimand has them: who takes an offer up is no fair comparison."""
+        rows = super()._suited(rows)
+        return rows.without_exposure() if self.randomised else rows
 
     def _fit_stream(
         self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None
@@ -348,6 +364,11 @@ class Uplift(UpliftEstimator):
             raise InputError(
                 "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
             )
+        if rows.dose is not None and self.family in (GAUSSIAN, POISSON):
+            raise InputError(
+                f"family={self.family!r} is that of people who are treated or not. Doses need "
+                "'mean'."
+            )
         if self.family == POISSON and not rows.coding.is_amount:
             raise InputError(
                 "family='poisson' needs outcomes of 0 or more; use 'mean' or 'gaussian'."
@@ -389,7 +410,7 @@ class Uplift(UpliftEstimator):
         evaluation = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
         few = some_rows(len(rows), DESCRIBED_ROWS, rng)
         X = rows.X[few]
-        weight = rows.weight[few]
+        weight = rows.people_weight[few]
         count = None if rows.count is None else rows.count[few]
         noise = ranking_noise(crossfit.models.scores(X), count)
 
@@ -411,6 +432,10 @@ class Uplift(UpliftEstimator):
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured(shrunk - average.value)
+        self.dose_weights_ = np.empty((0, 3))
+        if rows.is_dose and rows.dose is not None:
+            dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
+            self.dose_weights_ = evaluation.dose_weights(dose)
         if self.randomised:
             terms = evaluation.terms(evaluation.gap)
             self.compliers_ = terms.average()
@@ -421,7 +446,7 @@ class Uplift(UpliftEstimator):
         self.average_effect_ = self.gain_.everyone()
         # Those who take an offer up are not those who do not: no base is theirs.
         self.relative_effect_ = None if self.randomised else self.gain_.relative
-        self.heterogeneity_ = self.gain_.slope()
+        self.heterogeneity_ = self.gain_.rise
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
@@ -473,10 +498,14 @@ class Uplift(UpliftEstimator):
         Returns
         -------
         treated, untreated : array of shape (n,)
-            In the units of the outcome; their difference is ``predict(X)``.
+            In the units of the outcome; their difference is ``predict(X)``. Of doses, with one
+            unit and with none.
         """
         treated, untreated = self._means(self._check_features(X, reset=False))
         offset = float(self.outcome_scaling_.mean[0])
+        if (dose := self._coding.dose) is not None:
+            base = dose * (offset + untreated)
+            return base + (treated - untreated), base
         return offset + treated, offset + untreated
 
     def predict_policies(self, X: MatrixLike) -> Array:
@@ -555,6 +584,8 @@ class Uplift(UpliftEstimator):
         cluster: ArrayLike | None = None,
         count: ArrayLike | None = None,
         policy: ArrayLike | None = None,
+        dose: bool | None = None,
+        control: Any = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
 
@@ -563,7 +594,7 @@ class Uplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, treatment, population, sample_weight, cluster, count, policy
+        X, y, treatment, population, sample_weight, cluster, count, policy, dose, control
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -572,11 +603,12 @@ class Uplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(
-            self, X, (y, treatment, population, sample_weight, cluster, count, policy)
-        )
+        beside = (sample_weight, cluster, count, policy, dose, control)
+        columns = (y, treatment, population, *beside)
+        rows = OutcomesToScore.of_call(self, X, columns)
+        known = None if self.randomised else rows.exposure
         outcome, exposure, _ = self._likelihood.rows(
-            rows.X, rows.label, rows.population
+            rows.X, rows.label, rows.population, known
         )
         scored = ModelRows(rows.X, outcome, exposure, rows.weight)
         return float(np.average(self.fit_.log_likelihood(scored), weights=rows.weight))
@@ -607,11 +639,17 @@ class Uplift(UpliftEstimator):
         if self.randomised:
             words = compliers_in_words(self.compliers_, self.complier_share_)
             offered = {"compliers": words}
+        is_dose = self.identification_.is_dose
+        doses = {}
+        if len(self.dose_weights_):
+            doses["doses"] = doses_in_words(self.dose_weights_)
+        average = effect_in_words(
+            self.average_effect_, most, self.relative_effect_, is_dose=is_dose
+        )
         return offered | {
-            "average": effect_in_words(
-                self.average_effect_, most, self.relative_effect_
-            )
-            + known,
+            "average": average + known,
+            **doses,
+            **self._robustness(),
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
@@ -671,6 +709,7 @@ class OutcomesToScore(NamedTuple):
     label: Array
     population: IntArray
     weight: Array
+    exposure: Array | None  # treatment or its probability where it is known, else NaN
 
     @classmethod
     def of_call(cls, model: Any, X: Any, columns: tuple[Any, ...]) -> OutcomesToScore:
@@ -681,17 +720,36 @@ class OutcomesToScore(NamedTuple):
         features, rows = columns_of(X, columns, method="score")
         if rows is not None:
             columns = tuple(X.get(name) for name in COLUMNS[1:])
-        y, treatment, population, sample_weight, _, count, _ = columns
+        y, treatment, population, sample_weight, _, count, policy, dose, _ = columns
         matrix = model._check_features(features, reset=False)
-        label, code, _ = check_labels(y, treatment, len(matrix))
+        label, code, joint = check_labels(y, treatment, len(matrix))
+        coding: OutcomeCoding = model._coding
+        if (coding.dose is not None) != bool(dose):
+            raise InputError(
+                "the model was fitted to doses and these rows have none, or the other way round. "
+                "Pass dose=True as in fit."
+            )
+        exposure = check_known_policy(policy, len(matrix), is_dose=bool(dose))
+        if joint is not None:
+            both = ~np.isnan(joint)
+            exposure = joint if exposure is None else exposure
+            exposure[both] = (
+                joint[both] if dose else 0.5 + 0.5 * check_treatment(joint[both])
+            )
+        exposure = None if exposure is None else exposure / (coding.dose or 1.0)
         names = check_population(population, code)
         weight = check_weight(sample_weight, len(matrix))
         if count is not None:
             weight = weight * np.asarray(count, dtype=np.float64)
         used = (code == KINDS.index(OUTCOME)) & (weight > 0.0)
-        coding: OutcomeCoding = model._coding
         index = check_scored(model.populations_, coding, names[used], label[used])
-        return cls(matrix[used], coding.encode(label[used]), index, weight[used])
+        return cls(
+            matrix[used],
+            coding.encode(label[used]),
+            index,
+            weight[used],
+            None if exposure is None else exposure[used],
+        )
 
 
 def check_scored(

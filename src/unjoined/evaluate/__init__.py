@@ -19,6 +19,7 @@ from unjoined.evaluate.evaluate import (
     cross_evaluate,
     evaluate_uplift,
     record_gain,
+    sensitivity,
 )
 from unjoined.evaluate.planner import StudyGuess, plan_study
 from unjoined.evaluate.scores import (
@@ -29,6 +30,7 @@ from unjoined.evaluate.scores import (
     uplift_scorer,
     weighted_risk,
 )
+from unjoined.evaluate.sensitivity import Sensitivity
 from unjoined.evaluate.strength import identification_strength
 from unjoined.evaluate.tables import cross_fit
 
@@ -37,6 +39,7 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "HeldOutRows",
+    "Sensitivity",
     "StudyGuess",
     "UpliftCurve",
     "auuc",
@@ -56,6 +59,7 @@ __all__ = [
     "qini",
     "rank_score",
     "record_gain",
+    "sensitivity",
     "uplift_at_k",
     "uplift_curve",
     "uplift_scorer",

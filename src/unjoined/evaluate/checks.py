@@ -46,6 +46,7 @@ TOLD_ROWS = 50  # different rows of a table that tell whether all of them were r
 ALL_TABLES = "all tables"  # where the law of outcomes is tested
 PANEL = "rows with both labels agree with the tables"
 CLAIMED = "treatments follow the known policy"
+ALIKE = "as many were treated as in the treatment table"
 COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
 EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
 
@@ -464,37 +465,31 @@ def check_bounds(
 
 
 def check_panel(rows: EvaluationRows, Z: Array) -> list[Check]:
-    r"""Test that rows with both labels say of uplift what the tables say.
+    r"""Test that rows with both labels say of uplift what the populations say.
 
-    The tables rest on people who respond alike in all populations, rows with both labels on
-    treatments for no hidden reason: within a population, :math:`(t - e_k) / v` times the residual
-    measures what :math:`c_k` times it does between them. Their difference is 0 on average, and
-    along the scaled features Z if rows allow.
+    Populations tell if people respond alike in all of them, rows with both labels if treatment had
+    no hidden reason: within a population, :math:`(t - e_k) / v` times the residual measures what
+    :math:`c_k` times it does between them. Their difference is 0 on average, and along the scaled
+    features Z if rows allow.
     """
     K = rows.n_populations
     if rows.exposure is None or K < 2:
         return []
-    outcome = rows.cell < K
-    joint = outcome & ((rows.exposure == 0.0) | (rows.exposure == 1.0))
-    share = rows.known[:, 0]
-    others = outcome & np.isnan(rows.exposure)
-    if (
-        min(joint.sum(), others.sum()) < LEAST_ROWS
-        or (outcome & ~joint & ~others).any()
-    ):
+    joint = (rows.exposure == 0.0) | (rows.exposure == 1.0)
+    if joint.sum() < LEAST_ROWS:
         return []
     population = rows.cell % K
-    p = rows.population_share
-    has_panel = p * (share > 0.0)
+    share = np.bincount(population[joint], rows.share[joint], K)
+    p = np.where(share > 0.0, rows.population_share, 0.0)
+    p /= p.sum()
     mine = rows.policies[np.arange(len(population)), population]
-    variance = (rows.policies * (1.0 - rows.policies)) @ (has_panel / has_panel.sum())
-    within = has_panel[population] / has_panel.sum() * (rows.exposure - mine) / variance
-    between = replace(rows, exposure=None, known=rows.known * [0.0, 1.0])
-    each = np.where(joint, -within / np.maximum(share, 1e-12)[population], 0.0)
-    rest = np.maximum(1.0 - share, 1e-12)[population]
-    each = np.where(others, between.contrast() / rest, each)
-    each = np.where(rows.is_treatment, -rows.effect * between.contrast(), each)
-    moment = between.omega() * rows.ratio * each * rows.residual
+    variance = (rows.policies * (1.0 - rows.policies)) @ p
+    part = np.divide(p, share, out=np.zeros(K), where=share > 0.0)
+    within = part[population] * (rows.exposure - mine) / variance
+    alone = replace(rows, exposure=None, known=rows.known * [0.0, 1.0])
+    correction = np.where(rows.is_treatment, -rows.effect * rows.known_rest, 1.0)
+    each = correction * alone.contrast() - np.where(joint, within, 0.0)
+    moment = alone.omega() * rows.ratio * each * rows.residual
     functions = {"average": np.ones((len(Z), 1))}
     if joint.sum() >= ROWS_PER_MOMENT * Z.shape[1]:
         functions["average and features"] = np.column_stack([np.ones(len(Z)), Z])
@@ -508,24 +503,57 @@ def check_panel(rows: EvaluationRows, Z: Array) -> list[Check]:
     ]
 
 
-def check_claims(rows: EvaluationRows, labelled: LabelledRows, Z: Array) -> list[Check]:
-    """Test, where there are treatment rows as well, that they follow the policy that is known."""
+def check_treated(
+    rows: EvaluationRows, labelled: LabelledRows, Z: Array
+) -> list[Check]:
+    """Test that treatments follow the policy that is known, and are alike in all that tells them.
+
+    The treatment table of a population and its rows with both labels are two samples of who was
+    treated. So policies would be fitted to a mixture of the two if they were not.
+    """
     checks: list[Check] = []
-    if labelled.exposure is None:
-        return checks
+    is_copy = labelled.is_copy
+    own = 0.5 + 0.5 * labelled.label
     for k, name in enumerate(labelled.names):
-        at = labelled.at(TREATMENT, k)
-        at = at[~np.isnan(labelled.exposure[at])]
-        if len(at) < LEAST_ROWS:
+        cell = labelled.at(TREATMENT, k)
+        table, copies = cell[~is_copy[cell]], cell[is_copy[cell]]
+        if labelled.joint is not None:
+            copies = copies[~np.isnan(labelled.joint[copies])]
+        else:
+            copies = copies[:0]
+        if labelled.policy is not None:
+            known = np.concatenate([table, copies])
+            known = known[~np.isnan(labelled.policy[known])]
+            off = np.zeros(len(labelled))
+            off[known] = own[known] - labelled.policy[known]
+            where = "the treatment table" if len(table) else "the rows with both labels"
+            checks += _check_mean(rows, CLAIMED, f"{where} of {name}", known, off, Z)
+        if min(len(table), len(copies)) < LEAST_ROWS:
             continue
-        apart = np.zeros(len(labelled))
-        apart[at] = 0.5 + 0.5 * labelled.label[at] - labelled.exposure[at]
-        B = np.ones((len(Z), 1))
-        if len(at) >= ROWS_PER_MOMENT * Z.shape[1]:
-            B = np.column_stack([B, Z])
-        test = rows.totals(apart[:, None] * B).chi_square()
-        checks.append(Check(CLAIMED, f"treatment table of {name}", *test))
+        at = np.concatenate([table, copies])
+        off = np.zeros(len(labelled))
+        for sign, some in ((1.0, table), (-1.0, copies)):
+            off[some] = sign * rows.residual[some] / rows.share[some].sum()
+        where = f"the rows with both labels of {name}"
+        checks += _check_mean(rows, ALIKE, where, at, off, Z)
     return checks
+
+
+def _check_mean(
+    rows: EvaluationRows,
+    what: str,
+    where: str,
+    at: IntArray,
+    off: Array,
+    Z: Array,
+) -> list[Check]:
+    """Test that a column is 0 on average and, if some rows allow, along the features."""
+    if len(at) < LEAST_ROWS or not np.any(off):
+        return []
+    B = np.ones((len(Z), 1))
+    if len(at) >= ROWS_PER_MOMENT * Z.shape[1]:
+        B = np.column_stack([B, Z])
+    return [Check(what, where, *rows.totals(off[:, None] * B).chi_square())]
 
 
 def check_shared_outcomes(rows: EvaluationRows, Z: Array) -> list[Check]:

@@ -26,9 +26,9 @@ from unjoined.evaluate.checks import (
     Check,
     Sharing,
     check_bounds,
-    check_claims,
     check_panel,
     check_shared_outcomes,
+    check_treated,
     compare,
     correct,
     implied_means,
@@ -51,6 +51,7 @@ from unjoined.evaluate.estimate import (
 )
 from unjoined.evaluate.pieces import Scorer, Source
 from unjoined.evaluate.regions import NamedFeatures, Region, find_regions
+from unjoined.evaluate.sensitivity import Sensitivity, average_claim, sensitivity_of
 from unjoined.evaluate.strength import IdentificationStrength, strength_of
 from unjoined.evaluate.tables import HeldOutTables, is_source
 from unjoined.evaluate.terms import N_FOLDS, EvaluationRows, evaluation_of, with_target
@@ -68,7 +69,7 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
-from unjoined.words import clusters_in_words, known_in_words
+from unjoined.words import clusters_in_words, known_in_words, treatment_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,6 +158,9 @@ class Diagnosis(Shown):
         or a known policy, on average; nan without such rows, inf if the tables tell nothing.
     checks : tuple of Check
         What could have been refuted, with p-values corrected for all of them.
+    sensitivity : Sensitivity or None
+        By how much equal people may differ between populations before the average turns; None if
+        chance decided who is in which population, or with a single one.
     """
 
     level = 0.95  # not a field: of all intervals that are shown
@@ -176,6 +180,7 @@ class Diagnosis(Shown):
     overlap: tuple[CellShift, ...] = ()
     implied_outside: float = math.nan
     known_worth: float = math.nan
+    sensitivity: Sensitivity | None = None
     verdict: str = UNKNOWN
     findings: tuple[Finding, ...] = ()
 
@@ -215,12 +220,41 @@ class Diagnosis(Shown):
         )
 
     @property
+    def is_certain(self) -> bool:
+        """Whether policies that differ are known, and not estimated."""
+        return self.identification.is_known and self.strength >= STRONG
+
+    def _gap_in_words(self, gap: PolicyGap) -> str:
+        """Say how different the policies are or, with what rows know, how much they tell."""
+        if not gap.is_signed and not math.isnan(self.known_worth):
+            return (
+                "Gap: with what is known of single rows, the tables tell as much as policies that "
+                f"differ by {gap.words}."
+            )
+        names = [str(name) for name in self.identification.populations]
+        whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+        treatment = treatment_in_words(self.identification)
+        if self.is_certain:
+            return (
+                f"Gap{whose}: the policies are known, and the {treatment} differs by "
+                f"{gap.mean.value:+z.2f} on average, {gap.root_mean_square.value:.2f} root mean "
+                "square."
+            )
+        return f"Gap{whose}: the {treatment} differs by {gap.words}."
+
+    @property
     def reach_words(self) -> str:
         """The share of people evaluations speak for, with its interval at 95 percent."""
         if self.speaks_for is None:
             return "nobody that is known"
         ends = "{:.0%} to {:.0%}".format(*np.clip(self.speaks_for.interval(), 0.0, 1.0))
         return f"{self.speaks_for.value:.0%} of people (95% interval {ends})"
+
+    def without(self, topic: str) -> Diagnosis:
+        """Return the same without the findings of a topic, as if it was judged elsewhere."""
+        kept = tuple(finding for finding in self.findings if finding.topic != topic)
+        verdict = kept[0].verdict if kept else IDENTIFIED
+        return replace(self, findings=kept, verdict=verdict)
 
     def remarks(self) -> list[str]:
         """Return the findings that the headline does not tell, a sentence or two each."""
@@ -237,23 +271,27 @@ class Diagnosis(Shown):
         if gap is None:
             return []
         low, high = gap.quantiles[[5, 95]]
-        names = [str(name) for name in self.identification.populations]
-        whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+        treatment = treatment_in_words(self.identification)
         lines = [
-            f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
-            f"between {low:+.2f} and {high:+.2f}.",
-            f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more identifies "
-            f"the average, {PLENTY:g} or more is plenty.",
-            f"Reach: evaluations speak for {self.reach_words}, those whose chance of treatment "
+            f"{self._gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
+            "Strength: it has no limit, as what is known of treatment need not be estimated."
+            if self.is_certain
+            else f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more "
+            f"identifies the average, {PLENTY:g} or more is plenty.",
+            f"Reach: evaluations speak for {self.reach_words}, those whose {treatment} "
             "differs. For their average uplift the tables are worth a trial of "
             f"{count_text(self.effective_size)} people with joined labels.",
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
             "times the standard error of the best-known one.",
         ]
-        if not math.isnan(self.known_worth):
-            lines.append(known_in_words(self.identification.n_known, self.known_worth))
+        if known := known_in_words(self.identification, self.known_worth):
+            lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
             lines.append(clusters)
+        if self.sensitivity is not None and self.verdict != UNKNOWN:
+            turns = self.sensitivity
+            words = [turns.in_words(turns.average), *turns.benchmark_words()]
+            lines.append(f"Hidden differences: {' '.join(words)}")
         if np.isfinite(self.implied_outside):
             lines.append(
                 f"Implied means: for {self.implied_outside:.0%} of outcome rows the mean outcome "
@@ -286,8 +324,8 @@ class Diagnosis(Shown):
                     (
                         r.where,
                         f"{r.share:.0%}",
-                        r.gap_words,
-                        count_text(r.strength),
+                        f"{r.gap:+.2f}" if self.is_certain else r.gap_words,
+                        "known" if self.is_certain else count_text(r.strength),
                         r.verdict,
                     )
                     for r in self.regions
@@ -338,13 +376,25 @@ class Diagnosis(Shown):
             name: getattr(self, name) for name in ("colour", "headline", "next_step")
         }
         plain["findings"] = [finding.to_dict() for finding in self.findings]
+        if self.sensitivity is not None:
+            plain["sensitivity"] = self.sensitivity.to_dict()
         for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
             for said, result in zip(plain[name], getattr(self, name), strict=True):
                 said[word] = getattr(result, word)
         if self.speaks_for is not None:  # a share
             for end in ("low", "high"):
                 plain["speaks_for"][end] = min(max(plain["speaks_for"][end], 0.0), 1.0)
-        numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
+        numbers = (
+            "f_statistic",
+            "mean_gap",
+            "rms_gap",
+            "is_weak",
+            "n_joint",
+            "n_policy",
+            "is_known",
+            "n_clusters",
+            "design_effect",
+        )
         plain["identification"] = {
             name: getattr(self.identification, name) for name in numbers
         }
@@ -402,7 +452,7 @@ class Diagnosis(Shown):
             range(len(regions)), [region.where for region in regions], fontsize="small"
         )
         ax.axvline(0.0, color="0.3", lw=0.8)
-        ax.set_xlabel("difference in the chance of treatment")
+        ax.set_xlabel(f"difference in the {treatment_in_words(self.identification)}")
         ax.margins(x=0.35)
         return ax
 
@@ -492,7 +542,7 @@ def diagnose(
             matrix, strange = features.numbers(target)
             aim = matrix, np.ones(len(matrix))
     else:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, randomised=randomised)
         rows = held.rows
         features = held.features
         tables = held.data.summary()
@@ -529,9 +579,19 @@ def diagnose(
             mean = crossfit.nuisances.outcome_mean
             tests, outside = _refutable(rows, own, mean, rng)
             checks += tests
-        if rows.exposure is not None:
+        if rows.twin is not None:
             Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-            checks += check_claims(own, rows, Z)
+            checks += check_treated(own, rows, Z)
+        turns = None
+        if not randomised and len(rows.names) > 1:
+            turns = sensitivity_of(
+                [average_claim(own)],
+                own,
+                features,
+                rows.names,
+                is_rate=rows.coding.is_rate,
+                level=Diagnosis.level,
+            )
         overlap, apart = _overlap(rows, aim, rng)
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(
@@ -548,6 +608,7 @@ def diagnose(
             implied_outside=outside,
             overlap=overlap,
             known_worth=_known_worth(own),
+            sensitivity=turns,
         )
         asides = asides._replace(z=z, regions=aimed, apart=apart)
     return judge(replace(diagnosis, checks=correct(checks)), asides)

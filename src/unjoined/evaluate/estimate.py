@@ -148,7 +148,8 @@ class Estimate:
         """Return a number that holds whatever a model is, brought towards the model's own.
 
         If the model is right, its estimate is the surer one, and the difference of both has the
-        difference of their variances. What is beyond two such standard errors tells against it.
+        difference of their variances, or a fourth of this one's where they seem to be as sure as
+        each other. What is beyond two such standard errors tells against it.
 
         Parameters
         ----------
@@ -161,7 +162,8 @@ class Estimate:
             The model's value up to two standard errors apart; beyond, ever closer to this one.
         """
         apart = self.value - model.value
-        spread = max(self.standard_error**2 - model.standard_error**2, 0.0)
+        own = self.standard_error**2
+        spread = max(own - model.standard_error**2, 0.25 * own)
         kept = max(1.0 - 4.0 * spread / apart**2, 0.0) if apart else 0.0
         return model.value + kept * apart
 

@@ -42,6 +42,7 @@ from unjoined.evaluate.estimate import (
 )
 from unjoined.evaluate.pieces import RowsInPieces, Scorer, Source
 from unjoined.evaluate.ranks import EvaluatedTables, Gain, Scored, Sheet
+from unjoined.evaluate.sensitivity import EVERYONE, Claim, Sensitivity
 from unjoined.evaluate.strength import GainByScore, ranking_noise
 from unjoined.evaluate.tables import (
     Asked,
@@ -50,6 +51,7 @@ from unjoined.evaluate.tables import (
     Rules,
     is_source,
     warn_of_own_rows,
+    was_fitted_to,
 )
 from unjoined.evaluate.terms import N_FOLDS, relative_effect
 from unjoined.model.crossfit import CrossFit
@@ -171,6 +173,9 @@ class Evaluation(Shown):
         Average uplift over the mean outcome that the people spoken for would have untreated: 0.5
         is half as much again. None if an outcome is negative or that mean cannot be told from 0.
         For the people of a list give them as ``target``.
+    sensitivity : Sensitivity
+        By how much equal people may differ between populations, for other reasons than treatment,
+        before the average and the rules no longer gain.
     """
 
     average: Estimate
@@ -185,6 +190,7 @@ class Evaluation(Shown):
     left_out: str
     plain: dict[str, Estimate]
     level: float
+    sensitivity: Sensitivity
     how: str = "held-out rows"
     n_rows: int = 0
     relative: Estimate | None = None
@@ -207,7 +213,10 @@ class Evaluation(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain = super().to_dict()
-        return plain | {"rows": plain.pop("n_rows")}
+        return plain | {
+            "rows": plain.pop("n_rows"),
+            "sensitivity": self.sensitivity.to_dict(),
+        }
 
     def plot(self, ax: Axes | None = None, *, what: str = "curve") -> Axes:
         """Draw the uplift curve with its band, or uplift against what was predicted.
@@ -242,6 +251,8 @@ class Evaluation(Shown):
                 else [f"It is {relative_in_words(relative, self.level)}."]
             ),
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
+            self.sensitivity.in_words(self.sensitivity.average),
+            *self.sensitivity.benchmark_words(),
             *([] if self.calibration.slope is None else [_ranking(self)]),
             *_calibration(self),
         ]
@@ -279,6 +290,9 @@ class Evaluation(Shown):
         columns = ("score from", "to", "people", "predicted", "uplift", interval)
         return [
             ("Gain per person over treating nobody", ("treat", *head), gains),
+            *self.sensitivity.claims_table(
+                with_gains=self.sensitivity.average.cost > 0.0
+            ),
             ("How well the score orders people", ("area", *head), areas),
             ("Average uplift of those with the best scores", ("who", *head[:2]), best),
             ("Uplift by score", columns, bins),
@@ -688,6 +702,77 @@ def cross_evaluate(
     return _evaluate(others, tables, level, rng, noise, model=estimator)
 
 
+def sensitivity(
+    model: Any,
+    data: Any,
+    *,
+    rules: Rules | None = None,
+    cost: float = 0.0,
+    delta: float | None = None,
+    target: MatrixLike | None = None,
+    level: float = 0.95,
+    crossfit: CrossFit | None = None,
+    n_jobs: int | None = None,
+    random_state: RandomState = None,
+) -> Sensitivity:
+    r"""Say by how much equal people may respond unalike before decisions turn.
+
+    With two populations no table shows whether people with the same features respond alike in
+    both. This says how wrong it may be: the largest difference, for other reasons than treatment,
+    at which a decision still gains, and what difference a hidden trait as telling as each column
+    would make.
+
+    Parameters
+    ----------
+    model : fitted model, function, array of shape (n,) or None
+        As in `evaluate_uplift`. One that was fitted to these very rows is evaluated by
+        `cross_evaluate`. None: the average alone.
+    data : SeparateLabels or mapping
+        As in `evaluate_uplift`.
+    rules : mapping of str to rule, optional
+        As in `evaluate_uplift`. A function that is 1 for some people makes a claim about this
+        group.
+    cost : float, default=0.0
+        Of treating a person, outcome units: what a rule gains has to exceed it.
+    delta : float, optional
+        Largest difference of equal people that intervals are to allow for, outcome units.
+    target, level, crossfit, n_jobs, random_state
+        As in `evaluate_uplift`. Claims are one-sided at this level.
+
+    Returns
+    -------
+    Sensitivity
+        Print it, or read ``claims``, ``benchmarks``. Costs an evaluation, whose ``sensitivity`` it
+        is; ``at`` changes costs and delta for nothing.
+
+    Raises
+    ------
+    InputError
+        Cost or delta is negative, or as `evaluate_uplift`.
+
+    Examples
+    --------
+    >>> from unjoined import Uplift
+    >>> from unjoined.data import campaign_problem
+    >>> data = campaign_problem().draw(1000, random_state=0)
+    >>> model = Uplift(random_state=0).fit(data)
+    >>> found = sensitivity(model, data, rules={"best half": ("share", 0.5)}, cost=0.02)
+    >>> best = found.claims[1]
+    >>> best.name, best.breakdown() > best.breakdown(0.95) > 0.0
+    ('best half', True)
+    """
+    options: dict[str, Any] = {"target": target, "level": level}
+    options |= {"n_jobs": n_jobs, "random_state": random_state}
+    if model is None:
+        model, rules = _no_scores, {}
+    if was_fitted_to(model, data):
+        crossfit = crossfit or getattr(model, "crossfit_", None)
+        found = cross_evaluate(model, data, rules=rules, crossfit=crossfit, **options)
+    else:
+        found = evaluate_uplift(model, data, rules=rules, crossfit=crossfit, **options)
+    return found.sensitivity.at(cost=cost, delta=delta)
+
+
 def _no_scores(X: MatrixLike) -> Array:
     return np.zeros(len(X))
 
@@ -840,7 +925,9 @@ def record_gain(
         score, compared = out_of_fold_scores(model, tables, fold, few)
         predicted = model.predict(take_rows(tables.data.X, tables.used))
     noise = ranking_noise(compared)
-    gain = GainByScore.of_rows(evaluation, score, predicted, tables.rows.weight, noise)
+    gain = GainByScore.of_rows(
+        evaluation, score, predicted, tables.rows.people_weight, noise
+    )
     model.gain_ = gain
     return gain
 
@@ -887,7 +974,8 @@ def _evaluate(
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
     scored = tables.scored(asked.orders, asked.edges())
     sheet = Sheet()
-    appraisal = Appraisal(scored[0], sheet, asked.gains(0, scored, sheet, plain=True))
+    gains = asked.gains(0, scored, sheet, plain=True, swayed=True)
+    appraisal = Appraisal(scored[0], sheet, gains)
     least = tables.add(sheet, scored).least_variance()
     if noise > 0.0:
         appraisal.allow_for(noise)
@@ -895,7 +983,7 @@ def _evaluate(
     curve, points = appraisal.curve(level, rng)
     bins, p_value = appraisal.bins(least)
     average, auuc, qini = (ratios.pop(name) for name in ("average", "auuc", "qini"))
-    has_base = tables.sample.is_amount and not getattr(model, "randomised", False)
+    has_base = tables.sample.has_base and not getattr(model, "randomised", False)
     relative = appraisal.relative() if has_base else None
     return Evaluation(
         average=average,
@@ -910,6 +998,7 @@ def _evaluate(
         left_out=tables.left_out(),
         plain=plain,
         level=level,
+        sensitivity=tables.sensitivity(appraisal.claims(average, ratios), level),
         how=tables.how,
         n_rows=tables.n_rows,
         relative=relative,
@@ -921,7 +1010,7 @@ class Appraisal:
 
     def __init__(self, scored: Scored, sheet: Sheet, rules: Mapping[str, Gain]) -> None:
         self.scored, self.sheet, self.rules = scored, sheet, rules
-        self.everyone = sheet.gain(scored.everyone(), plain=True)
+        self.everyone = sheet.gain(scored.everyone(), plain=True, swayed=True)
         self.area = sheet.gain(scored.area(), plain=True)
         self.base = sheet.add("seen"), sheet.add("due")
         self.tops = [sheet.gain(scored.top(share)) for share in SHARES.tolist()]
@@ -983,6 +1072,12 @@ class Appraisal:
         return relative_effect(
             self.sheet.totals.combined(np.array([self.sheet[j] for j in columns]))
         )
+
+    def claims(self, average: Estimate, rules: Mapping[str, Estimate]) -> list[Claim]:
+        """Return what is claimed of everyone and of the rules, given their gains."""
+        named = {EVERYONE: (self.everyone, average)}
+        named |= {name: (gain, rules[name]) for name, gain in self.rules.items()}
+        return [self.sheet.claim(name, *each) for name, each in named.items()]
 
     def curve(self, level: float, rng: Rng) -> tuple[CurveBand, dict[float, Estimate]]:
         """Return the uplift curve with its uniform band, and each point as an estimate."""

@@ -219,6 +219,7 @@ class RowsInPieces(EvaluatedTables):
         self.sample = rows
         self.columns = columns
         self.names = census.names
+        self.coding = sample.coding
         self.n_rows = census.n_rows
         self.plan = ChunkPlan(
             scorer=source.scorer,

@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._support import in_digits
-from unjoined._typing import Array, ArrayLike, RandomState
+from unjoined._typing import Array, ArrayLike, BoolArray, RandomState
 from unjoined._validation import (
     LARGEST,
     check_finite,
@@ -176,6 +176,9 @@ class StudyPlan(Shown):
         Rows of the pilot's smallest table.
     pilot_strength : float or None
         Strength of the policy gap in the pilot.
+    known_share : float
+        Share of the pilot's outcome rows with both labels, or with a chance of treatment that
+        varies among people with the same features.
     """
 
     quantity: str
@@ -188,6 +191,12 @@ class StudyPlan(Shown):
     is_rough: bool
     pilot_rows: int | None
     pilot_strength: float | None
+    known_share: float = 0.0
+
+    @property
+    def treatment_rows(self) -> bool:
+        """Whether a study needs tables of treatments at all."""
+        return any(point.treatment_rows for point in self.table)
 
     @property
     def scatter(self) -> float | None:
@@ -215,18 +224,30 @@ class StudyPlan(Shown):
         where = "the guess" if self.is_rough else "the pilot"
         if (need := self.needed) is not None:
             wanted = in_digits(self.wanted or 0.0, 3)
+            and_treated = (
+                f" and {need.treatment_rows:,} in each treatment table"
+                if need.treatment_rows
+                else ""
+            )
             return (
                 f"To know {self.quantity} within +-{wanted} ({self.level:.0%} interval), "
-                f"collect {need.rows:,} rows in each outcome table and {need.treatment_rows:,} in "
-                f"each treatment table, with policies as far apart as in {where} ({self.gap:.2f})."
+                f"collect {need.rows:,} rows in each outcome table{and_treated}, {self._as(where)}."
             )
         fewest = self.pilot_rows or 0
         reached = next(p for p in self.table if p.gap == self.gap and p.rows >= fewest)
         return (
-            f"With {reached.rows:,} rows in each table, and policies as far apart as in {where} "
-            f"({self.gap:.2f}), {self.quantity} is known within "
-            f"+-{in_digits(reached.half_width, 3)} ({self.level:.0%} interval)."
+            f"With {reached.rows:,} rows in each table, {self._as(where)}, {self.quantity} is "
+            f"known within +-{in_digits(reached.half_width, 3)} ({self.level:.0%} interval)."
         )
+
+    def _as(self, where: str) -> str:
+        """Say what a study has in common with what it is planned by."""
+        if self.known_share:
+            if self.known_share == 1.0:
+                return f"with treatment, or its chance, known of all as in {where}"
+            known = f"with treatment, or its chance, known of {self.known_share:.0%} of them"
+            return f"{known} and policies as far apart as in {where} ({self.gap:.2f})"
+        return f"with policies as far apart as in {where} ({self.gap:.2f})"
 
     def _parts(self) -> str:
         """Say what the variance is made of."""
@@ -235,12 +256,16 @@ class StudyPlan(Shown):
             f"Of its variance {noise} is noise of outcomes, {luck} chance of treatment, {people} "
             "who happens to be in the tables."
         )
-        if self.shares["treatments"] < CHEAP:
+        if self.treatment_rows and self.shares["treatments"] < CHEAP:
             fewer = math.sqrt(1.0 + self.shares["treatments"]) - 1.0
             parts += (
                 " Treatment rows are cheap here: with half as many the interval would be "
                 f"{fewer:.1%} wider. Spend on outcome rows."
             )
+        if not self.treatment_rows:
+            parts += " As treatment is known of every outcome row, no treatment table is needed."
+        if self.known_share == 1.0:
+            return parts
         return f"{parts} Twice the gap is worth about four times the rows."
 
     def _doubts(self) -> Iterator[str]:
@@ -274,7 +299,7 @@ class StudyPlan(Shown):
                 (
                     f"{p.gap:.2f}",
                     f"{p.rows:,}",
-                    f"{p.treatment_rows:,}",
+                    f"{p.treatment_rows:,}" if p.treatment_rows else "none",
                     "-" if math.isnan(p.speaks_for) else f"{p.speaks_for:.0%}",
                 )
                 for p in self.needs
@@ -408,19 +433,23 @@ def plan_study(
     check_positive("treatment_rows", treatment_rows)
     z = critical_value(level)
     wanted = _half_width(half_width, standard_error, z)
-    largest_gap, pilot = LARGEST_GAP, None
+    largest_gap, pilot, known_share = LARGEST_GAP, None, 0.0
     if isinstance(known, StudyGuess):
         largest_gap = known.largest_gap
         variances: Callable[[float], Variances] = partial(
             _guessed, known, quantity, share
         )
     else:
-        rows, ranked_by = _pilot(known, score, crossfit, random_state)
-        variances = Measured(rows, ranked_by, quantity, share).variances
+        rows, ranked_by, real = _pilot(known, score, crossfit, random_state)
+        variances = Measured(rows, ranked_by, quantity, share, real).variances
         pilot = np.bincount(rows.cell)
+        known_share = float(rows.population_share @ rows.known[:, 0])
     now = variances(1.0)
     K = now.n_populations
     others = [f for f in FACTORS if f == 1.0 or f <= largest_gap / now.gap]
+    if known_share == 1.0 or K == 1:  # no matter how far policies are apart
+        others = [1.0]
+    treatment_rows = treatment_rows if now.weakness > 0.0 else 0.0
     by_gap = [now if factor == 1.0 else variances(factor) for factor in others]
     base = 2000.0 if pilot is None else float(pilot.min())
     needs: list[PlanPoint] = []
@@ -428,12 +457,15 @@ def plan_study(
         needs = [v.point(*v.needed(wanted / z, treatment_rows), z) for v in by_gap]
         base = float(now.needed(wanted / z, treatment_rows)[0])
     sizes = sorted({_round(base * step) for step in STEPS})
+    least = 1 if treatment_rows else 0
     table = [
-        v.point(n, max(round(treatment_rows * n), 1), z) for v in by_gap for n in sizes
+        v.point(n, max(round(treatment_rows * n), least), z)
+        for v in by_gap
+        for n in sizes
     ]
     parts = {
         "outcomes": now.outcome,
-        "treatments": now.treatment / treatment_rows,
+        "treatments": now.treatment / treatment_rows if treatment_rows else 0.0,
         "people": now.people / (K * (1.0 + treatment_rows)),
     }
     return StudyPlan(
@@ -446,7 +478,8 @@ def plan_study(
         shares={name: part / sum(parts.values()) for name, part in parts.items()},
         is_rough=pilot is None,
         pilot_rows=None if pilot is None else int(pilot.min()),
-        pilot_strength=None if pilot is None else float(pilot[K:].min()) / now.weakness,
+        pilot_strength=None if pilot is None else now.strength(float(pilot[K:].min())),
+        known_share=known_share,
     )
 
 
@@ -495,19 +528,25 @@ class Variances:
     def point(self, rows: int, treatment_rows: int, z: float) -> PlanPoint:
         """Return what so many rows in each table reach."""
         people = self.people / (self.n_populations * (rows + treatment_rows))
-        error = math.sqrt(
-            self.outcome / rows + self.treatment / treatment_rows + people
-        )
-        strength = treatment_rows / self.weakness
+        luck = self.treatment / treatment_rows if treatment_rows else 0.0
+        error = math.sqrt(self.outcome / rows + luck + people)
+        strength = self.strength(treatment_rows)
         return PlanPoint(
             self.gap, rows, treatment_rows, error, z * error, strength, self.speaks_for
         )
 
+    def strength(self, treatment_rows: float) -> float:
+        """Return the strength of the gap; infinite if it is known."""
+        return treatment_rows / self.weakness if self.weakness > 0.0 else math.inf
+
     def needed(self, error: float, per_row: float) -> tuple[int, int]:
         """Return the outcome and treatment rows of a table that a standard error needs."""
         people = self.people / (self.n_populations * (1.0 + per_row))
-        rows = (self.outcome + self.treatment / per_row + people) / error**2
+        luck = self.treatment / per_row if per_row else 0.0
+        rows = (self.outcome + luck + people) / error**2
         rows = max(math.ceil(rows), FEWEST_ROWS)
+        if not per_row:
+            return rows, 0
         fewest = max(math.ceil(STRONG * self.weakness), FEWEST_ROWS)
         return rows, max(math.ceil(per_row * rows), fewest)
 
@@ -549,9 +588,17 @@ def _pilot(
     score: ArrayLike | None,
     crossfit: CrossFit | None,
     seed: RandomState,
-) -> tuple[EvaluationRows, Array]:
-    """Check a pilot and cross-fit its nuisances; return what people are ranked by as well."""
+) -> tuple[EvaluationRows, Array, BoolArray]:
+    """Check a pilot and cross-fit its nuisances.
+
+    Also return what people are ranked by, and which rows hold treatments that chance decided.
+    """
     tables = HeldOutTables.of(data, None)
+    if tables.rows.dose is not None:
+        raise InputError(
+            "a plan is for people who are treated or not, and these rows have doses. Of a pilot "
+            "with doses, errors shrink with the root of its rows: see average_effect_ of a fit."
+        )
     fewest = min(len(at) for at in tables.rows.all_cells())
     if fewest < FEWEST_ROWS:
         raise InputError(
@@ -559,9 +606,16 @@ def _pilot(
             f"{fewest}. Give more, or a StudyGuess of a few numbers."
         )
     rows = tables.evaluated(crossfit, rng=check_random_state(seed))
-    return rows, rows.effect if score is None else tables.values("score", score)[
-        : len(rows.cell)
-    ]
+    labelled = tables.rows
+    drawn = rows.is_treatment.copy()
+    if labelled.policy is not None:
+        known = labelled.is_copy & ~np.isnan(labelled.policy)
+        if labelled.joint is not None:
+            known &= np.isnan(labelled.joint)
+        drawn[: len(known)] &= ~known
+    if score is None:
+        return rows, rows.effect, drawn
+    return rows, tables.values("score", score)[: len(rows.cell)], drawn
 
 
 class Measured:
@@ -572,9 +626,15 @@ class Measured:
     """
 
     def __init__(
-        self, rows: EvaluationRows, score: Array, quantity: str, share: float
+        self,
+        rows: EvaluationRows,
+        score: Array,
+        quantity: str,
+        share: float,
+        drawn: BoolArray,
     ) -> None:
         self.rows, self.score, self.quantity, self.share = rows, score, quantity, share
+        self.drawn = drawn  # rows with a treatment that chance decided
         now = self._parts(1.0)
         count = np.bincount(rows.cell)
         K = rows.n_populations
@@ -617,7 +677,7 @@ class Measured:
         per_row = np.bincount(rows.cell)[rows.cell] * rows.share**2 / Omega**2
         noise = per_row * (reach * weight * rows.residual) ** 2
         luck = per_row * (reach * rows.known_rest) ** 2 * own * (1.0 - own)
-        weakness = float(np.sum(luck[(rows.cell >= K) & rows.is_labelled]))
+        weakness = float(np.sum(luck[self.drawn]))
         people = rows.share * rows.aim
         plug_in = people @ (omega * weight * rows.effect) / Omega
         apart = omega * (weight * rows.effect - plug_in + rank) / Omega

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import shown
+from unjoined._validation import OutcomeCoding, shown
 from unjoined.data.fold import Additive
 from unjoined.errors import InputError
 from unjoined.evaluate.curves import group_ties
 from unjoined.evaluate.estimate import Estimate, Totals
 from unjoined.evaluate.regions import NamedFeatures, say_left_out
+from unjoined.evaluate.sensitivity import Claim, Sensitivity, sensitivity_of
 from unjoined.evaluate.terms import EvaluationRows, Sums, cell_positions
 
 FINE_BINS = 1000  # of the score; treated as tied inside
@@ -275,6 +276,8 @@ class Gain(NamedTuple):
     numerator: int
     rank: int | None
     plain: int | None
+    # how far it moves if people respond unalike, in two ways, and how many are treated
+    swayed: tuple[int, int, int] | None
 
 
 class Sheet:
@@ -299,15 +302,22 @@ class Sheet:
         functional: Functional,
         *,
         plain: bool = False,
+        swayed: bool = False,
         order: int = 0,
         own: int | None = None,
     ) -> Gain:
         """Add the columns of a functional."""
         weight, rank = functional
+        beside = None
+        if swayed:
+            terms = ("sway", "picked", "aim")
+            sway, picked, aim = (self.add(term, weight, order, own) for term in terms)
+            beside = sway, picked, aim
         return Gain(
             self.add("numerator", weight, order, own),
             self.add("aim", rank, order, own) if np.any(rank) else None,
             self.add("plain", weight, order, own) if plain else None,
+            beside,
         )
 
     @property
@@ -333,6 +343,15 @@ class Sheet:
             0, 1
         )
         return Estimate(ratio.value, ratio.standard_error) if plain else ratio
+
+    def claim(self, name: str, gain: Gain, estimate: Estimate) -> Claim:
+        """Return the claim that a rule gains, given the estimate of its gain."""
+        value = self.totals.value
+        sway, picked, aim = (value[j] for j in gain.swayed or ())
+        D = abs(float(value[0]))
+        treated = float(aim) / self.speaks_for
+        sway, picked = (float(v) / D if D > 0.0 else math.inf for v in (sway, picked))
+        return Claim(name, estimate, treated, sway, picked)
 
     def deviations(
         self, numerators: Array, level: float, rng: Rng
@@ -423,6 +442,7 @@ class EvaluatedTables:
     sample: EvaluationRows  # all rows, or some that stand for them
     features: NamedFeatures
     names: Sequence[Any]  # of the populations
+    coding: OutcomeCoding
     n_rows: int
     how: str
 
@@ -444,6 +464,17 @@ class EvaluatedTables:
         )
         sheet.totals = added.sums.totals()
         return added
+
+    def sensitivity(self, claims: Sequence[Claim], level: float) -> Sensitivity:
+        """Return how far claims stand if people respond unalike, given the sums of a sheet."""
+        return sensitivity_of(
+            claims,
+            self.sample,
+            self.features,
+            self.names,
+            is_rate=self.coding.is_rate,
+            level=level,
+        )
 
     def left_out(self) -> str:
         """Say who counts less, in words."""

@@ -382,6 +382,8 @@ def _measure(
     if not is_signed:
         gap = float(np.sqrt(max(gap, 0.0) / rows.pairs))
         error = error / (2.0 * rows.pairs * gap) if gap > 0.0 else np.inf
+    if D > 0.0 and np.all(rows.known[:, 0] == 1.0):
+        return gap, np.inf, 0.0
     return gap, D**2 / V if V > 0.0 else 0.0, error
 
 

@@ -23,7 +23,7 @@ from unjoined._validation import (
     check_two,
 )
 from unjoined.data.chunks import feature_matrix
-from unjoined.data.rows import LabelledRows, Rows
+from unjoined.data.rows import OF_ALL, LabelledRows, Rows
 from unjoined.errors import InputError
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.terms import labelled_rows
@@ -523,6 +523,8 @@ class UpliftScorer:
         request.score.add_request(param="sample_weight", alias=self.weighted)
         for name in ("cluster", "count", "policy"):
             request.score.add_request(param=name, alias=False)
+        for name in OF_ALL:
+            request.score.add_request(param=name, alias=True)
         return request
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +13,23 @@ import numpy as np
 from scipy.linalg import eigh, solve
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
-from unjoined._validation import check_probability, check_same_length, check_vector
+from unjoined._validation import (
+    OUTCOME,
+    check_probability,
+    check_same_length,
+    check_vector,
+)
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import WeakIdentificationWarning
 from unjoined.evaluate.estimate import STRONG, Estimate, Totals, widening
-from unjoined.evaluate.terms import EvaluationRows, average_effect, cell_positions
+from unjoined.evaluate.sensitivity import EVERYONE, Claim
+from unjoined.evaluate.terms import (
+    EvaluationRows,
+    RatioTerms,
+    average_effect,
+    cell_positions,
+)
 from unjoined.model.basis import has_constant
 from unjoined.model.centring import center_sums
 from unjoined.model.moments import MomentSums, PolicySums, n_functions, sum_policies
@@ -28,6 +40,7 @@ MANY_ROWS = 20_000  # of the smallest table: from here on there are many bins
 BIN_ROWS = 50  # of the smallest table that a bin should have
 STEADY = 1e-3  # share of the functions' mean square that keeps g from being rough
 NARROW = 0.1  # policy gap at which a person counts half, in averages from sums
+MOSTLY = 0.85  # mean gap over its root mean square, from which few gaps are of the other sign
 SAME = 1e-9  # of the largest score: scores that differ by less are tied
 
 
@@ -54,7 +67,12 @@ class IdentificationStrength:
     strength: float | None = (
         None  # of the average's denominator, its square over its variance
     )
-    n_known: int = 0  # outcome rows whose treatment, or its probability, is known
+    n_joint: int = 0  # outcome rows that have both labels
+    n_policy: int = 0  # other outcome rows whose probability of treatment is known
+    is_known: bool = (
+        False  # whether these are all, so that no policy rests on treatment rows
+    )
+    is_dose: bool = False  # whether gaps are in standard deviations of the dose
     n_clusters: int | None = None  # in which rows depend on each other
     design_effect: float | None = None  # on the variance of the average
 
@@ -65,14 +83,23 @@ class IdentificationStrength:
         Features in which policies do not differ change it little, as they would the F of all
         functions of x. A chi-square below 17 is weak whatever the strength: of a few rows, all of
         them treated, the gap seems to be known exactly. Where no average was made, the chi-square
-        has to exceed 17 by what noise alone would hardly reach. Rows whose treatment or policy is
-        known do not rest on it.
+        has to exceed 17 by what noise alone would hardly reach. What is known and rows with both
+        labels do not rest on it.
         """
-        chi_square = np.inf if self.n_known else self.f_statistic * self.degrees
+        is_free = self.is_known or self.n_joint
+        chi_square = np.inf if is_free else self.f_statistic * self.degrees
         if self.strength is not None:
             return not min(self.strength, chi_square) >= STRONG
         noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
         return bool(chi_square - noise < STRONG)
+
+    @property
+    def sides(self) -> tuple[str, str] | None:
+        """The population of two that treats nearly everyone more, then the other, if one does."""
+        if len(self.populations) != 2 or abs(self.mean_gap) < MOSTLY * self.rms_gap:
+            return None
+        one, two = map(str, self.populations)
+        return (one, two) if self.mean_gap > 0.0 else (two, one)
 
     def measured_by(self, average: Estimate | None) -> IdentificationStrength:
         """Return the same with the strength of an average's denominator, if it has one."""
@@ -83,7 +110,7 @@ class IdentificationStrength:
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns of a table of all pairs of populations, ready for a data frame."""
         names = ("mean_gap", "rms_gap", "f_statistic", "degrees", "is_weak")
-        pairs = self.pairs or (self,)
+        pairs = self.pairs or ((self,) if len(self.populations) > 1 else ())
         ends = {"first": 0, "second": 1}
         columns = {
             end: [pair.populations[k] for pair in pairs] for end, k in ends.items()
@@ -146,14 +173,29 @@ def strength_of(
     rows: LabelledRows, *, n_jobs: int | None = None
 ) -> IdentificationStrength:
     """Measure the strength from checked rows of two populations or more."""
+    if rows.dose is not None:  # squares would be those of the distance from 0
+        label = rows.label - rows.label[~rows.is_outcome].mean()
+        rows = replace(rows, label=label)
     policy = sum_policies(rows, n_jobs=n_jobs)
     if len(rows.names) == 1:
         strength = IdentificationStrength(0.0, 0.0, 0.0, 1, tuple(rows.names))
     else:
         strength = strength_of_sums(policy, rows.names, rows.X.shape[1])
     if rows.exposure is not None:
-        known = ~np.isnan(rows.exposure) & rows.is_outcome
-        strength = replace(strength, n_known=int(known.sum()))
+        at = rows.of_kind(OUTCOME)
+        people = np.ones(len(at)) if rows.count is None else rows.count[at]
+        known = ~np.isnan(rows.exposure[at])
+        both = np.zeros(len(at), dtype=bool)
+        if rows.joint is not None:
+            both = ~np.isnan(rows.joint[at])
+        strength = replace(
+            strength,
+            n_joint=int(people[both].sum()),
+            n_policy=int(people[known & ~both].sum()),
+            is_known=bool(known.all()),
+        )
+    if rows.is_dose:
+        strength = replace(strength, is_dose=True)
     if rows.cluster is None:
         return strength
     return replace(strength, n_clusters=len(np.unique(rows.cluster)))
@@ -228,15 +270,27 @@ def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> No
     """Warn the caller of ``fit`` if the policies can hardly be told apart."""
     if strength.is_weak:
         m = len(strength.populations)
-        who, gap = ("two", "+.3f") if m <= 2 else (str(m), ".3f")
+        if m == 1:
+            warnings.warn(
+                "there is one population, and what is known of treatment hardly varies among "
+                "people with the same features. Uplift is weakly identified. Give a second "
+                "population that was treated differently, or chances that were drawn by lot.",
+                WeakIdentificationWarning,
+                stacklevel=stacklevel,
+            )
+            return
+        who, gap = ("two", "+.3f") if m == 2 else (str(m), ".3f")
         known = (
             ""
             if strength.strength is None
             else f" (strength {strength.strength:.1f}, below {STRONG:g})"
         )
+        what = "treatment probabilities"
+        if strength.is_dose:
+            what = "mean doses, in standard deviations,"
         warnings.warn(
-            f"the {who} populations' policies can hardly be told apart: treatment probabilities "
-            f"differ by {strength.mean_gap:{gap}} on average{known}. Uplift is weakly identified "
+            f"the {who} populations' policies can hardly be told apart: {what} differ by "
+            f"{strength.mean_gap:{gap}} on average{known}. Uplift is weakly identified "
             "and its error grows like the inverse of that gap. See "
             "`unjoined.identification_strength`.",
             WeakIdentificationWarning,
@@ -265,19 +319,24 @@ class GainByScore:
         Of all numerators, then all denominators.
     share : array of shape (J,)
         Of the training rows in each bin.
-    known : array of shape (J,)
-        Share of people who are in each bin and for whom the policies differ enough to tell.
+    sway, picked : array of shape (J,)
+        How far numerators move at most if equal people of two populations differ by 1, and if those
+        treated gain by 1 more or less than equal people would.
     speaks_for : float
         Share of people for whom the policies differ enough to tell, from 0 to 1.
+    rise : Estimate
+        By how much uplift rises from the person ranked lowest to the one ranked highest, measured
+        by the squared gap of the policies: that tells best whether people differ, and is 0 on
+        average where they do not.
     relative : Estimate or None
         Average uplift of everyone over their mean outcome without treatment; None if outcomes may
         be negative, or that mean cannot be told from 0.
 
     Notes
     -----
-    People count in a bin as in every average: fully where policies differ by 0.2 or more. What
-    the model's own effect leaves over is measured where it shows best, by the squared gap of the
-    policies, and is taken to be the same within a bin.
+    People count in a bin as in every average: fully where policies differ by 0.2 or more. Measured
+    by the squared gap averages would vary less, by a third in hard cases, and be those of other
+    people where uplift goes along with the gap in a way that the model has missed.
 
     Two fits without one fold each have seen most rows in common. Where they rank by noise, what
     one finds in the other's fold is found the other way round as well, so that numerators of bins
@@ -303,8 +362,10 @@ class GainByScore:
     denominator: Array
     covariance: Array
     share: Array
-    known: Array
+    sway: Array
+    picked: Array
     speaks_for: float
+    rise: Estimate
     relative: Estimate | None = None
 
     def __repr__(self) -> str:
@@ -339,27 +400,44 @@ class GainByScore:
         for at in cell_positions(evaluation.fold):
             rank[at] = mid_ranks(score[at], people[at])
         place = np.searchsorted(below, rank, side="right")
-        terms = evaluation.where_it_shows(place, J).shifted(change)
-        totals = terms.by_bin(place, J)
+        terms = evaluation.terms(evaluation.omega()).shifted(change)
         share = np.diff(np.concatenate([[0.0], below, [1.0]]))
         apart = np.eye(J) - share[:, None]  # takes off each bin's share of the total
-        covariance = totals.covariance.copy()
-        covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
-        inside = np.searchsorted(edges[1:-1], predicted, side="right")
-        center = np.bincount(inside, weight * predicted, J) / np.bincount(
-            inside, weight, J
+
+        def binned(terms: RatioTerms) -> tuple[Array, Array, Array]:
+            totals = terms.by_bin(place, J)
+            covariance = totals.covariance.copy()
+            covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
+            return totals.value[:J], totals.value[J:], covariance
+
+        sway, picked = (
+            np.bincount(place, terms.share * moved, J).astype(np.float64)
+            for moved in (terms.sway, terms.picked)
         )
-        return cls(
+        inside = np.searchsorted(edges[1:-1], predicted, side="right")
+        there = np.bincount(inside, weight, J)
+        center = np.divide(
+            np.bincount(inside, weight * predicted, J),
+            there,
+            out=0.5 * (edges[:-1] + edges[1:]),
+            where=there > 0.0,
+        )
+        record = cls(
             edges,
             center,
-            totals.value[:J],
-            totals.value[J:],
-            covariance,
+            *binned(terms),
             share,
-            evaluation.terms(evaluation.omega()).by_bin(place, J).value[J:],
+            sway,
+            picked,
             terms.speaks_for,
+            Estimate(np.nan, np.nan),
             evaluation.relative(terms),
         )
+        numerator, denominator, covariance = binned(evaluation.where_it_shows(place, J))
+        shown = replace(
+            record, numerator=numerator, denominator=denominator, covariance=covariance
+        )
+        return replace(record, rise=shown.slope())
 
     def everyone(self) -> Estimate:
         """Return the average uplift of all people who were ranked, outcome units.
@@ -372,6 +450,40 @@ class GainByScore:
         return self._totals(
             np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1)
         )
+
+    def claim(
+        self,
+        uplift: ArrayLike | None = None,
+        rule: ArrayLike | None = None,
+        *,
+        name: str = "list",
+        cost: float = 0.0,
+    ) -> Claim:
+        """Return the claim that treating people by a rule gains more than it costs.
+
+        Parameters
+        ----------
+        uplift, rule : array-like of shape (n,), optional
+            As in `gain`. Default: everyone who was ranked is treated.
+        name : str, default="list"
+            What the claim is about.
+        cost : float, default=0.0
+            Of treating a person, outcome units.
+
+        Returns
+        -------
+        Claim
+            Its gain is that of each person treated. Costs O(n).
+        """
+        if uplift is None or rule is None:
+            h, gain, name = np.ones(len(self.share)), self.everyone(), EVERYONE
+        else:
+            _, h = self._treated(uplift, rule)
+            gain = self.average(uplift, rule)
+        D = abs(float(h @ self.denominator))
+        sway, picked = (float(h @ each) for each in (self.sway, self.picked))
+        sway, picked = (each / D if D > 0.0 else math.inf for each in (sway, picked))
+        return Claim(name, gain, 1.0, sway, picked, cost)
 
     def slope(self) -> Estimate:
         """Return by how much uplift rises from the person ranked lowest to the one ranked highest.
@@ -389,10 +501,13 @@ class GainByScore:
     def _line(self, at: Array) -> tuple[Estimate, Array]:
         """Return the slope of the bins' averages by a number of each bin, and its numerators."""
         N, D = self.numerator, self.denominator
-        if not np.any(D):
+        if not D.sum() > 0.0:
             return Estimate(np.nan, np.nan), np.zeros_like(D)
         apart = at - at @ D / D.sum()
-        weight = apart / (apart**2 @ D)
+        spread = float(apart**2 @ D)
+        if not spread > 0.0:
+            return Estimate(np.nan, np.nan), np.zeros_like(D)
+        weight = apart / spread
         both = np.concatenate([weight, -N.sum() / D.sum() * weight])
         variance = float(both @ self.covariance @ both)
         return Estimate(float(weight @ N), float(np.sqrt(max(variance, 0.0)))), weight
@@ -491,7 +606,7 @@ class GainByScore:
         float
             From 0 to 1; nan if nobody is treated.
         """
-        share = self._treated(uplift, rule)[1] @ self.known
+        share = self._treated(uplift, rule)[1] @ self.denominator
         return float(np.clip(share, 0.0, 1.0))
 
     def _treated(self, uplift: ArrayLike, rule: ArrayLike) -> tuple[float, Array]:

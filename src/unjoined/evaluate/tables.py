@@ -206,7 +206,13 @@ class Asked:
         ]
 
     def gains(
-        self, model: int, scored: Sequence[Scored], sheet: Sheet, *, plain: bool
+        self,
+        model: int,
+        scored: Sequence[Scored],
+        sheet: Sheet,
+        *,
+        plain: bool,
+        swayed: bool = False,
     ) -> dict[str, Gain]:
         """Put the rules by a model's score on a sheet."""
         found = {}
@@ -223,7 +229,9 @@ class Asked:
                 functional = scored[at].budget(numbers[0], scored[at].cost)
             else:
                 functional = scored[at].rule(kind, *numbers)
-            found[name] = sheet.gain(functional, plain=plain, order=at, own=own)
+            found[name] = sheet.gain(
+                functional, plain=plain, swayed=swayed, order=at, own=own
+            )
         return found
 
 
@@ -243,11 +251,21 @@ class HeldOutTables:
     strange: tuple[str, ...]  # values of the target such as no table has
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], target: MatrixLike | None) -> HeldOutTables:
-        """Check tables and target, and encode what is not a number."""
+    def of(
+        cls,
+        data: Mapping[str, Any],
+        target: MatrixLike | None,
+        *,
+        randomised: bool = False,
+    ) -> HeldOutTables:
+        """Check tables and target, and encode what is not a number.
+
+        If populations were ``randomised``, treatment has reasons of its own within each.
+        """
         tables = as_data(data)
         matrix, features = NamedFeatures.of(tables.X)
         rows = tables.labelled(matrix)
+        rows = rows.without_exposure() if randomised else rows
         checked = tables.checked
         aim = checked.target(matrix) if target is None else None
         asked = (
@@ -294,15 +312,19 @@ class HeldOutTables:
         stacklevel: int = 2,
     ) -> EvaluationRows:
         """Return the rows of an evaluation, by a cross-fit of them that is made if it is None."""
+        rows = self.rows
         if crossfit is None:
             crossfit = self.cross_fit(n_jobs=n_jobs, rng=rng)
-        elif not crossfit.fits(self.rows):
+        elif crossfit.fits(rows):
+            if crossfit.rows.exposure is None:
+                rows = rows.without_exposure()
+        else:
             raise InputError(
                 "crossfit belongs to other rows than these. Give the data that the model was "
                 "fitted to, or leave out crossfit."
             )
         return evaluation_rows(
-            self.rows,
+            rows,
             crossfit,
             target=self.target_rows,
             given=self.people,
@@ -403,10 +425,11 @@ class RowsInMemory(EvaluatedTables):
         self.sample = rows
         self.features = tables.features
         self.names = tables.rows.names
+        self.coding = tables.rows.coding
         self.columns = columns
         self.fold = fold
         self.how = how
-        self.n_rows = sum(tables.rows.people)
+        self.n_rows = sum(tables.rows.without_copies().people)
         self.refuse_alike()
 
     def over(self, work: Callable[[Piece], T]) -> T:

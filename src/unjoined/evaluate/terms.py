@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from sklearn.tree import DecisionTreeRegressor
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME
@@ -22,6 +23,9 @@ from unjoined.model.shift import weigh_shift
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
 N_FOLDS = 5
+MOST_DOSES = 21  # ends of the ranges of doses that are told apart
+BY_CHANCE = 0.1  # share of its variance that is left of what features do not decide
+TREE_ROWS, MOST_TREE_ROWS, LEAF_ROWS = 60, 2000, 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,8 +136,10 @@ class RatioTerms:
     reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
     seen: Array  # (n,) part in omega times the mean of all outcomes, treated or not
     exposed: Array  # (n,) share treated among all outcome rows of such features
+    met: Array  # (n,) chance of treatment that an outcome row met
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
+    dose: float  # what outcomes are divided by, 1 where treatments are no doses
 
     @property
     def speaks_for(self) -> float:
@@ -144,6 +150,19 @@ class RatioTerms:
     def people(self) -> Array:
         """Share of the people spoken for that each row stands for; they add up to 1."""
         return self.share * self.aim / self.speaks_for
+
+    @property
+    def sway(self) -> Array:
+        r"""How far n moves at most if equal people of two populations differ by 1, shape (n,).
+
+        See `unjoined.evaluate.sensitivity`.
+        """
+        return np.asarray(0.5 * np.abs(self.reach) / self.dose)
+
+    @property
+    def picked(self) -> Array:
+        """The same if those treated gain by 1 more or less than their equals would, shape (n,)."""
+        return np.asarray(np.abs(self.reach) * self.met)
 
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
@@ -270,14 +289,23 @@ class EvaluationRows:
     size: Array  # (K,) outcome rows of each population
     exposure: Array | None  # (n,) treatment or policy where it is known, NaN elsewhere
     known: Array  # (K, 2) share of the outcome rows whose exposure is known, and its variance
+    aside: (
+        Array | None
+    )  # (n,) what other treatments add beyond their policies, outcome units
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
     is_amount: bool  # whether outcomes are 0 or more
+    dose: float  # what outcomes are divided by, 1 where treatments are no doses
 
     @property
     def n_populations(self) -> int:
         """Number of populations K."""
         return len(self.size)
+
+    @property
+    def has_base(self) -> bool:
+        """Whether outcomes are amounts, and nothing but one treatment adds to their base."""
+        return self.is_amount and self.aside is None
 
     @property
     def people(self) -> Array:
@@ -298,7 +326,7 @@ class EvaluationRows:
             "effect",
             "untreated",
         )
-        beside = ("exposure", "unit", "count")
+        beside = ("exposure", "aside", "unit", "count")
         given = [name for name in beside if getattr(self, name) is not None]
         some = {name: getattr(self, name)[at] for name in (*names, *given)}
         return replace(self, **some)
@@ -412,6 +440,15 @@ class EvaluationRows:
         )
         return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
 
+    @property
+    def met(self) -> Array:
+        """Chance of treatment that each row met: that of its population, or the known one, (n,)."""
+        own = self.policies[np.arange(len(self.cell)), self.cell % self.n_populations]
+        if self.exposure is None:
+            return own
+        is_known = ~np.isnan(self.exposure) & (self.cell < self.n_populations)
+        return np.where(is_known, self.exposure, own)
+
     def omega(self) -> Array:
         """Return how much each row's person counts, from 0 to 1, shape (n,).
 
@@ -421,29 +458,55 @@ class EvaluationRows:
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
     def gap_in_errors(self) -> float:
-        """Return how many standard errors the policy gap is away from 0, over all people."""
+        """Return how many standard errors the policy gap is away from 0, over all people.
+
+        Infinite if treatment, or a chance of it that varies, is known of every outcome row.
+        """
         square = self.gap**2
         reach = np.where(self.is_treatment, square * self.contrast() * self.ratio, 0.0)
         own = reach * self.correction
         D, V = self.total_given_target(self.aim * square + own, reach * self.known_rest)
-        if V > 0.0:
-            return float(D / np.sqrt(V))
-        return math.inf if D > 0.0 and self.known[:, 0].all() else 0.0
+        if D > 0.0 and np.all(self.known[:, 0] == 1.0):
+            return math.inf
+        return float(D / np.sqrt(V)) if V > 0.0 else 0.0
+
+    def dose_weights(self, dose: Array) -> Array:
+        r"""Return how much each range of doses counts in the average: from, to and weight, (m, 3).
+
+        With :math:`F_k(a \mid x)` the law of the dose, the ratio averages the slopes of any
+        response by :math:`\sum_k c_k(x) (1 - F_k(a \mid x))`, which adds up to 1 over doses a.
+        ``dose`` (n,) is that of treatment rows, NaN where only a mean is known. Main effects of the
+        features cancel between populations; a linear one is taken out to spare noise. Costs O(n d)
+        for each of at most twenty ranges.
+        """
+        at = np.flatnonzero(self.is_treatment & ~np.isnan(dose))
+        if not len(at):
+            return np.empty((0, 3))
+        grid = np.unique(dose[at])
+        if len(grid) > MOST_DOSES:
+            grid = np.unique(np.quantile(dose[at], np.linspace(0.0, 1.0, MOST_DOSES)))
+        omega = self.omega()
+        reach = (self.share * omega * self.contrast() * self.ratio)[at]
+        B = np.column_stack([np.ones(len(at)), self.X[at]])
+        above = (dose[at, None] > grid[:-1]).astype(np.float64)
+        above -= B @ np.linalg.lstsq(B, above, rcond=None)[0]
+        weight = (reach @ above) * np.diff(grid)
+        return np.column_stack([grid[:-1], grid[1:], weight / weight.sum()])
 
     def average(self) -> Estimate:
-        """Return the average uplift, as `where_it_shows` measures it over all people."""
+        """Return the average uplift of the people spoken for."""
         return self.everyone().average()
 
     def everyone(self) -> RatioTerms:
-        """Return the two numbers of each row that `where_it_shows` finds for all people."""
-        return self.where_it_shows(np.zeros(len(self.cell), dtype=np.int64), 1)
+        """Return the two numbers of each row for all people, who count as in every average."""
+        return self.terms(self.omega())
 
     def relative(self, terms: RatioTerms | None = None) -> Estimate | None:
         """Return the average of terms, by default `everyone`, over what it would be untreated.
 
-        None where outcomes may be negative or the base is not clear of 0; see `relative_effect`.
+        None where that has no sense or the base is not clear of 0; see `relative_effect`.
         """
-        if not self.is_amount:
+        if not self.has_base:
             return None
         terms = self.everyone() if terms is None else terms
         return relative_effect(terms.totals(*(getattr(terms, c) for c in RELATIVE)))
@@ -460,7 +523,8 @@ class EvaluationRows:
 
         People count as ever, by `omega`. What the nuisances leave of the effect is taken to be
         the same within a group, and is measured where policies differ most: of all ways to weigh
-        rows, that has the least variance if outcomes vary alike.
+        rows, that has the least variance if outcomes vary alike. For tests of whether people
+        differ; averages may not take it for granted.
         """
         omega = self.omega()
         square = self.gap**2
@@ -485,6 +549,9 @@ class EvaluationRows:
         treatment = self.is_treatment
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
+        if self.aside is not None:
+            corrected = reach * self.aside
+            numerator = numerator - np.where(treatment, corrected, 0.0)
         p = self.population_share[self.cell % self.n_populations]
         seen = omega * p * self.ratio * self.correction
         exposed = self.exposed
@@ -500,8 +567,10 @@ class EvaluationRows:
             - np.where(treatment, self.effect * seen, 0.0)
             + aim * (self.untreated + exposed * self.effect),
             exposed,
+            self.met,
             self.unit,
             self.count,
+            self.dose,
         )
 
     def totals(self, *columns: Array) -> Totals:
@@ -595,8 +664,8 @@ def evaluation_of(
 ) -> EvaluationRows:
     """Return labelled rows whose nuisances are known, all of them being the target."""
     labelled = labelled_part(rows, fold, nuisances, ratio)
-    total = float(rows.weight.sum())
-    return replace(labelled, aim=rows.weight / (total * labelled.share))
+    weight = rows.people_weight
+    return replace(labelled, aim=weight / (weight.sum() * labelled.share))
 
 
 def average_effect(rows: LabelledRows) -> Estimate:
@@ -624,11 +693,8 @@ def labelled_part(
     n = len(rows.label)
     scale = rows.coding.scale
     own = nuisances.policies[np.arange(n), rows.population]
-    met = (
-        own
-        if rows.exposure is None
-        else np.where(np.isnan(rows.exposure), own, rows.exposure)
-    )
+    exposure = _beyond_features(rows, own)
+    met = own if exposure is None else np.where(np.isnan(exposure), own, exposure)
     expected = nuisances.outcome_mean + (met - nuisances.mean_policy) * nuisances.effect
     residual = np.where(
         rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
@@ -646,28 +712,83 @@ def labelled_part(
         effect=scale * nuisances.effect,
         untreated=rows.coding.offset + scale * nuisances.untreated,
         size=np.bincount(rows.cell, rows.count, 2 * K)[:K].astype(np.float64),
-        exposure=rows.exposure,
-        known=_known_exposures(rows, own),
+        exposure=exposure,
+        known=_known_exposures(rows, own, exposure),
+        aside=None if rows.aside is None else scale * rows.aside,
         unit=rows.unit,
         count=rows.count,
         is_amount=rows.coding.is_amount,
+        dose=rows.dose or 1.0,
     )
 
 
-def _known_exposures(rows: LabelledRows, own: Array) -> Array:
+def _beyond_features(rows: LabelledRows, own: Array) -> Array | None:
+    """Return exposures that vary among people with the same features, NaN elsewhere.
+
+    A policy that is a function of the features is known from its copies among treatment rows, as a
+    fitted one is from treatments, and no error of its fit biases a ratio then. ``own`` (n,) is the
+    policy of each row. None if nothing varies.
+    """
+    if rows.exposure is None:
+        return None
+    exposure = np.where(rows.is_outcome, rows.exposure, np.nan)
+    is_treatment = (exposure == 0.0) | (exposure == 1.0)
+    for k in range(len(rows.names)):
+        cell = rows.at(OUTCOME, k)
+        cell = cell[~np.isnan(exposure[cell])]
+        for at in (cell[is_treatment[cell]], cell[~is_treatment[cell]]):
+            columns = rows.X[at], exposure[at], own[at], rows.weight[at]
+            if len(at) and not _varies(*columns):
+                exposure[at] = np.nan
+    return None if np.isnan(exposure).all() else exposure
+
+
+def _varies(X: Array, exposure: Array, own: Array, weight: Array) -> bool:
+    """Tell whether exposures vary at equal features, and not by what a policy's fit has missed.
+
+    A tree finds in one half of the rows what was missed, and is met by the other half.
+    """
+    if np.ptp(exposure) == 0.0:
+        return False
+    middle = np.average(exposure, weights=weight)
+    total = float(np.average((exposure - middle) ** 2, weights=weight))
+    off = exposure - own
+    square = float(np.average(off**2, weights=weight))
+    rest = square
+    if len(off) >= TREE_ROWS:
+        at = np.arange(len(off))[:: -(-len(off) // MOST_TREE_ROWS)]
+        half = np.arange(len(at)) % 2
+        left = np.empty(len(at))
+        for j in (0, 1):
+            learnt, met = at[half != j], half == j
+            tree = DecisionTreeRegressor(min_samples_leaf=LEAF_ROWS, random_state=0)
+            tree.fit(X[learnt], off[learnt], sample_weight=weight[learnt])
+            left[met] = (off[at[met]] - tree.predict(X[at[met]])) ** 2
+        rest = min(square, float(np.average(left, weights=weight[at])))
+    return rest > max(BY_CHANCE * total, 0.5 * square)
+
+
+def _known_exposures(rows: LabelledRows, own: Array, exposure: Array | None) -> Array:
     """Return the share of known exposures of each population, and their variance at equal features.
 
     That of treatments is NaN, as the policy says it. ``own`` (n,) is the policy of each row.
     """
-    known = np.column_stack([rows.known_share, np.full(len(rows.names), np.nan)])
-    if rows.exposure is None:
+    known = np.column_stack(
+        [np.zeros(len(rows.names)), np.full(len(rows.names), np.nan)]
+    )
+    if exposure is None:
         return known
+    is_known = ~np.isnan(exposure)
     for k in range(len(rows.names)):
-        at = rows.at(OUTCOME, k)
-        at = at[~np.isnan(rows.exposure[at])]
-        exposure = rows.exposure[at]
-        if ((exposure != 0.0) & (exposure != 1.0)).any():
-            known[k, 1] = np.average((exposure - own[at]) ** 2, weights=rows.weight[at])
+        cell = rows.at(OUTCOME, k)
+        at = cell[is_known[cell]]
+        known[k, 0] = np.average(is_known[cell], weights=rows.weight[cell])
+        is_real = rows.dose is not None
+        if len(at) and (
+            is_real or ((exposure[at] != 0.0) & (exposure[at] != 1.0)).any()
+        ):
+            off = (exposure[at] - own[at]) ** 2
+            known[k, 1] = np.average(off, weights=rows.weight[at])
     return known
 
 
@@ -698,6 +819,8 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new])
         for name, new in behind.items()
     }
+    if labelled.aside is not None:
+        both["aside"] = np.append(labelled.aside, zeros)
     if labelled.exposure is not None:
         both["exposure"] = np.append(labelled.exposure, np.full(len(X), np.nan))
     if labelled.unit is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unjoined.evaluate.checks import ALL_TABLES, CLAIMED, COPIED, PANEL, Doubt
+from unjoined.evaluate.checks import ALIKE, ALL_TABLES, CLAIMED, COPIED, PANEL, Doubt
 from unjoined.evaluate.estimate import IDENTIFIED, MANY, STRONG, UNKNOWN, WEAK
 from unjoined.evaluate.regions import Regions
 from unjoined.evaluate.strength import IdentificationStrength
@@ -68,7 +68,7 @@ class Finding:
 
     @property
     def topic(self) -> str:
-        """What it is about: rows, sharing, balance, law, strength, regions, target, populations."""
+        """What it is about, such as rows, balance, law, strength, regions, target, sensitivity."""
         return self.code.partition(".")[0]
 
     @property
@@ -111,7 +111,7 @@ class Verdict:
         Whether chance decided who is in which population, so that the answer is for those who are
         treated because of it.
     has_panel : bool
-        Whether rows with both labels have tested that people respond alike in all populations.
+        Whether rows with both labels test that people respond alike in all populations.
     """
 
     grade: str
@@ -152,7 +152,10 @@ class Verdict:
         """The worst finding, or for whom the policies differ enough; and what was not tested."""
         if self.grade == IDENTIFIED and self.strong is not None:
             whom = "all" if self.strong > NEARLY_ALL_ROWS else f"{self.strong:.0%} of"
-            said = f"The policies differ enough for {whom} people."
+            what = "The policies differ enough"
+            if self.has_panel or len(self.populations) == 1:
+                what = "What is known of treatment is enough"
+            said = f"{what} for {whom} people."
         else:
             said = str(self.findings[0])
         return f"{said} {self.untested}".rstrip()
@@ -160,12 +163,14 @@ class Verdict:
     @property
     def untested(self) -> str:
         """What an answer assumes that these tables cannot show; empty if there is no answer."""
-        if self.grade == UNKNOWN:
+        refuted = any(finding.code == "panel.refuted" for finding in self.findings)
+        if self.grade == UNKNOWN or refuted:
             return ""
         return untested_in_words(
             self.populations,
             is_randomised=self.is_randomised,
             has_panel=self.has_panel,
+            is_tested=self.strong is not None,
         )
 
     @property
@@ -200,6 +205,7 @@ def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
         _regions,
         _overlap,
         _between,
+        _hidden,
     )
     findings = [finding for source in sources for finding in source(measured, asides)]
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
@@ -218,11 +224,20 @@ def verdict_of_fit(
         finding = _doubt(doubts[0])
     elif strength.is_weak:
         finding = _finding(UNKNOWN, "fit.no gap", f=strength.f_statistic)
+        if len(strength.populations) == 1:
+            finding = _finding(UNKNOWN, "strength.one")
+    elif strength.is_known or strength.n_joint:
+        finding = _finding(IDENTIFIED, "fit.known")
     elif strength.f_statistic < STRONG:
         finding = _finding(WEAK, "fit.small gap", f=strength.f_statistic)
     else:
         finding = _finding(IDENTIFIED, "fit.gap", f=strength.f_statistic)
-    return Verdict(finding.verdict, (finding,), tuple(map(str, strength.populations)))
+    return Verdict(
+        finding.verdict,
+        (finding,),
+        tuple(map(str, strength.populations)),
+        has_panel=strength.n_joint > 0,
+    )
 
 
 def _finding(verdict: str, code: str, **numbers: Any) -> Finding:
@@ -235,9 +250,8 @@ def _doubt(doubt: Doubt) -> Finding:
 
 def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for enough rows in each table, and enough of the rarer outcome."""
-    few = min(
-        (t for t in d.tables if t.kind != "target"), key=lambda table: table.n_rows
-    )
+    kinds = ("outcome", "treatment")
+    few = min((t for t in d.tables if t.kind in kinds), key=lambda table: table.n_rows)
     if few.n_rows < FEWEST_ROWS:
         yield _finding(
             UNKNOWN,
@@ -248,7 +262,7 @@ def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             fewest=FEWEST_ROWS,
         )
     treatments = [table for table in d.tables if table.kind == "treatment"]
-    if treatments and all(table.label_mean == 1.0 for table in treatments):
+    if treatments and all(table.is_all_treated for table in treatments):
         yield _finding(UNKNOWN, "rows.all treated", whom="each population")
     for doubt in a.doubts:
         if doubt.what != COPIED:  # which the shared rows tell
@@ -277,7 +291,9 @@ def _strength(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for policies that differ over all people."""
     if d.gap is None:
         return
-    if a.z < NO_GAP:
+    if a.z < NO_GAP and len(d.identification.populations) == 1:
+        yield _finding(UNKNOWN, "strength.one")
+    elif a.z < NO_GAP:
         yield _finding(UNKNOWN, "strength.no gap", z=float(a.z), least=NO_GAP)
     elif a.z**2 < STRONG:
         yield _finding(WEAK, "strength.small gap", strength=float(a.z**2), least=STRONG)
@@ -301,8 +317,8 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 
 def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
-    tables = {t.population: t.label_mean for t in d.tables if t.kind == "treatment"}
-    treated = {name for name, mean in tables.items() if mean == 1.0}
+    tables = {t.population: t for t in d.tables if t.kind == "treatment"}
+    treated = {name for name, table in tables.items() if table.is_all_treated}
     for name, balance in zip(tables, d.balance, strict=True):
         tests = [check for check in d.checks if check.where == balance.where]
         rejected = [check.corrected for check in tests if check.is_rejected]
@@ -339,8 +355,11 @@ def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
         p = float(check.corrected)
         if check.what == CLAIMED:
             yield _finding(grade, "policy.refuted", where=check.where, p=p)
+        elif check.what == ALIKE:
+            yield _finding(grade, "panel.treated", where=check.where, p=p)
         elif check.what.startswith(PANEL):
-            yield _finding(grade, "panel.refuted", what=check.what, p=p)
+            what = check.what.removeprefix(PANEL).strip(" ()")
+            yield _finding(grade, "panel.refuted", what=what, p=p)
         elif check.where == ALL_TABLES:
             yield _finding(grade, "law.refuted", what=check.what, p=p)
 
@@ -381,4 +400,19 @@ def _between(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             where=balance.where,
             feature=balance.feature,
             difference=float(balance.difference),
+        )
+
+
+def _hidden(d: Diagnosis, a: Asides) -> Iterator[Finding]:
+    """Tell where a hidden trait as telling as an ordinary column would turn the average."""
+    turns = d.sensitivity
+    if turns is None or not turns.average.breakdown(turns.level) > 0.0:
+        return
+    if (usual := turns.overturns(turns.average)) is not None:
+        yield _finding(
+            WEAK,
+            "sensitivity.ordinary",
+            column=usual.column,
+            delta=turns.said(usual.delta),
+            breakdown=turns.said(turns.average.breakdown()),
         )

@@ -52,6 +52,7 @@ from unjoined.model.newton import (
     pass_in_memory,
 )
 from unjoined.model.specifications import (
+    ALIKE,
     CURVES,
     NOTHING,
     AdditiveAverage,
@@ -358,15 +359,22 @@ class HeldOutSpecifications:
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The likeliest form and those that contain it, which may do better with more rows."""
+        """The likeliest form and those that contain it, which may do better with more rows.
+
+        Where these leave the effect the same for all, so few rows say nothing of it: then the
+        likeliest one with an effect that varies is tried as well.
+        """
         first = self.specifications[self.table.name[0]]
-        richer = [
-            name
-            for name in self.table.name
-            if self.specifications[name].base >= first.base
-            and self.specifications[name].effect >= first.effect
-        ]
-        return tuple(dict.fromkeys([first.name, *richer]))[:MOST_TRIED]
+
+        def containing(base: frozenset[str]) -> list[Specification]:
+            every = (self.specifications[name] for name in self.table.name)
+            return [s for s in every if s.base >= base and s.effect >= first.effect]
+
+        tried = [first, *(s for s in containing(first.base) if s != first)][:MOST_TRIED]
+        if all(s.effect == first.effect == ALIKE for s in tried):
+            richest = frozenset().union(*(s.base for s in tried))
+            tried += [s for s in containing(richest) if s.effect > ALIKE][:1]
+        return tuple(s.name for s in tried)
 
     def finished(self, finals: Fits) -> AdditiveAverage:
         """Return the average of the forms that are kept, as fitted to all rows."""

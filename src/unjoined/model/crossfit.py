@@ -21,12 +21,7 @@ from unjoined.model.families import (
     MeanFamily,
     PoissonFamily,
 )
-from unjoined.model.regressors import (
-    ConditionalMean,
-    FoldedPolicy,
-    Nuisances,
-    fit_policies,
-)
+from unjoined.model.regressors import FoldedPolicy, Nuisances, fit_policies
 from unjoined.model.specifications import (
     EFFECT_SPECIFICATIONS,
     GROWING_SPECIFICATIONS,
@@ -50,7 +45,7 @@ class Likelihood:
     family: str
     coding: OutcomeCoding
     outcome_scaling: Scaling
-    policies: tuple[ConditionalMean, ...]
+    policies: tuple[Callable[[Array], Array], ...]
     scaling: Scaling | None = (
         None  # of the features that policies take, None if as they are
     )
@@ -60,7 +55,7 @@ class Likelihood:
         cls,
         rows: LabelledRows,
         family: str,
-        policies: tuple[ConditionalMean, ...],
+        policies: tuple[Callable[[Array], Array], ...],
         scaling: Scaling | None = None,
     ) -> Likelihood:
         """Return the likelihood of rows, by default of the family that suits them."""
@@ -103,8 +98,8 @@ class Likelihood:
     def propensities(self, X: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
         features = X if self.scaling is None else self.scaling(X)
-        each = [np.clip(policy(features), 0.0, 1.0) for policy in self.policies]
-        return np.column_stack(each)
+        each = np.column_stack([policy(features) for policy in self.policies])
+        return self.coding.as_policy(each)
 
     def exposure(
         self, propensities: Array, population: IntArray, known: Array | None = None
@@ -190,6 +185,7 @@ class EffectModels:
     outcomes: tuple[AdditiveAverage, ...]  # of each fold of the outcome rows
     offset: float  # of the inner outcome that base and effect are fitted to
     scale: float
+    coding: OutcomeCoding
 
     @property
     def n_folds(self) -> int:
@@ -203,7 +199,7 @@ class EffectModels:
     def propensities(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
         propensities = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
-        return np.clip(np.column_stack(propensities), CLIP, 1.0 - CLIP)
+        return self.coding.as_policy(np.column_stack(propensities), CLIP)
 
     def __call__(
         self,
@@ -291,9 +287,35 @@ class CrossFit:
         likelihood = Likelihood.of_rows(
             rows, family, tuple(each.policy for each in policies)
         )
+        most = CHOICE_ROWS if is_given else None
+        return cls.of_policies(
+            rows,
+            likelihood,
+            policies,
+            fold,
+            categorical=categorical,
+            most=most,
+            n_jobs=n_jobs,
+            rng=rng,
+        )
+
+    @classmethod
+    def of_policies(
+        cls,
+        rows: LabelledRows,
+        likelihood: Likelihood,
+        policies: tuple[FoldedPolicy, ...],
+        fold: IntArray,
+        *,
+        categorical: tuple[int, ...] = (),
+        most: int | None = None,
+        n_jobs: int | None,
+        rng: Rng,
+    ) -> CrossFit:
+        """Fit base and effect where policies are known, to so many outcome rows at most."""
         at = rows.of_kind(OUTCOME)
-        if is_given:
-            at = at[some_rows(len(at), CHOICE_ROWS, rng)]
+        if most is not None:
+            at = at[some_rows(len(at), most, rng)]
         outcomes, propensity = likelihood.outcomes(rows, at)
         fit, without, place = average_specifications(
             outcomes,
@@ -341,6 +363,7 @@ class CrossFit:
             without,
             likelihood.offset,
             likelihood.scale,
+            likelihood.coding,
         )
         nuisances = models(rows.X, of_outcome, of_policy, n_jobs=n_jobs)
         return cls(rows, likelihood, fit, models, of_outcome, nuisances)

@@ -44,11 +44,19 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
     for k in range(K):
         coefs = _policy_without(designs, rows, fold, k)
         for propensity, B, coef in zip(propensities, designs, coefs, strict=True):
-            propensity[:, k] = np.clip(B @ coef, CLIP, 1.0 - CLIP)
+            propensity[:, k] = rows.coding.as_policy(B @ coef, CLIP)
     policies = np.empty((n, K))
     mean = np.empty(n)
     effect = np.empty(n)
-    for j, coef in enumerate(_outcome_without(designs, rows, fold, propensities)):
+    at = rows.of_kind(OUTCOME)
+    exposures = []
+    for propensity in propensities:
+        exposure = propensity[at, rows.population[at]]
+        if rows.exposure is not None:
+            known = rows.exposure[at]
+            exposure = np.where(np.isnan(known), exposure, known)
+        exposures.append((exposure - propensity[at].mean(axis=1))[:, None])
+    for j, coef in enumerate(_outcome_without(designs, rows, fold, exposures)):
         at = fold == j
         p = designs[j].shape[1]
         policies[at] = propensities[j][at]
@@ -57,6 +65,23 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
         mean = np.clip(mean, -1.0, 1.0)
         effect = np.clip(effect, -2.0, 2.0)
     return EffectNuisances(policies, mean, effect)
+
+
+def cross_fit_effects(rows: LabelledRows, fold: IntArray, exposures: Array) -> Array:
+    """Return the effects of several exposures at all rows by ridge regression, (n, J).
+
+    ``exposures`` (n, J) are those of the rows; each row's effects are fitted without its fold, all
+    of them together with the base.
+    """
+    Z = np.clip(Scaling.of_rows(rows.X, rows.share)(rows.X), -REACH, REACH)
+    designs = [_design(Z, rows, fold != j) for j in range(int(fold.max()) + 1)]
+    own = [exposures[rows.of_kind(OUTCOME)]] * len(designs)
+    effects = np.empty(exposures.shape)
+    for j, coef in enumerate(_outcome_without(designs, rows, fold, own)):
+        at = fold == j
+        p = designs[j].shape[1]
+        effects[at] = designs[j][at] @ coef[p:].reshape(-1, p).T
+    return effects
 
 
 def _design(Z: Array, rows: LabelledRows, seen: BoolArray) -> Array:
@@ -94,29 +119,28 @@ def _policy_without(
 
 
 def _outcome_without(
-    designs: list[Array], rows: LabelledRows, fold: IntArray, propensities: list[Array]
+    designs: list[Array], rows: LabelledRows, fold: IntArray, exposures: list[Array]
 ) -> list[Array]:
-    """Return coefficients of base, then effect, from the other outcome rows of each fold."""
+    """Return coefficients of base, then effects, from the other outcome rows of each fold.
+
+    For each fold there are a design and the exposures (n, J) of the outcome rows.
+    """
     at = rows.of_kind(OUTCOME)
     weight = rows.weight[at]
-    own = rows.population[at]
     center = float(np.average(rows.label[at], weights=weight))
     spread = float(np.sqrt(np.average((rows.label[at] - center) ** 2, weights=weight)))
     pairs = list(product(RIDGES[:3], EFFECT_RIDGES))
     products, penalties = [], []
-    for B, propensity in zip(designs, propensities, strict=True):
-        exposure = propensity[at, own]
-        if rows.exposure is not None:
-            known = rows.exposure[at]
-            exposure = np.where(np.isnan(known), exposure, known)
-        exposure = exposure - propensity[at].mean(axis=1)
+    for B, exposure in zip(designs, exposures, strict=True):
         p = B.shape[1]
-        gap = float(np.average(exposure**2, weights=weight))
+        gaps = np.average(exposure**2, weights=weight, axis=0)
         penalty = np.array(
-            [np.repeat([base, effect * gap + FREE], p) for base, effect in pairs]
+            [np.repeat([base, *(effect * gaps + FREE)], p) for base, effect in pairs]
         )
-        penalty[:, 0], penalty[:, p] = FREE, 1e-3 * gap + FREE
-        products.append(np.hstack([B[at], B[at] * exposure[:, None]]))
+        penalty[:, 0] = FREE
+        penalty[:, p::p] = 1e-3 * gaps + FREE
+        parts = [B[at] * each[:, None] for each in exposure.T]
+        products.append(np.hstack([B[at], *parts]))
         penalties.append(penalty)
     y = (rows.label[at] - center) / spread
     coefs = [

@@ -208,7 +208,7 @@ def fit_conditional_mean(
 class FoldedPolicy:
     """One population's policy, and the fits to all but each fold of its treatment rows."""
 
-    policy: ConditionalMean
+    policy: Callable[[Array], Array]
     without: tuple[
         Callable[[Array], Array], ...
     ]  # treatment being -1/+1; () if not known
@@ -228,16 +228,18 @@ class FoldedPolicy:
         model: AdditiveAverage,
         without: tuple[AdditiveAverage, ...],
         fold: IntArray,
-        coding: tuple[float, float] | None = None,
+        offset: float = 0.0,
+        scale: float = 1.0,
+        *,
+        is_binary: bool = True,
     ) -> FoldedPolicy:
         """Return the policy that additive models of treatments 0 and 1 give.
 
-        Or of known probabilities, whose offset and scale ``coding`` is.
+        Or of known probabilities, of two values or more, with their offset and scale.
         """
-        low, reach = (0.0, 1.0) if coding is None else coding
-        mean = AdditiveMean(model, low, reach, is_binary=coding is None)
+        mean = AdditiveMean(model, offset, scale, is_binary)
         others = tuple(
-            AdditiveMean(each, 2.0 * low - 1.0, 2.0 * reach, coding is None)
+            AdditiveMean(each, 2.0 * offset - 1.0, 2.0 * scale, is_binary)
             for each in without
         )
         return cls(ConditionalMean(mean, 0.0, 1.0), others, fold)
@@ -268,7 +270,6 @@ def fit_policies(
         elif model is None:
             unit = None if rows.unit is None else rows.unit[at]
             count = None if rows.count is None else rows.count[at]
-            is_known = bool(((propensity != 0.0) & (propensity != 1.0)).any())
             one, family, *coding = _coded(X[at], propensity, weight, unit, count)
             found = average_specifications(
                 one,
@@ -279,13 +280,16 @@ def fit_policies(
                 n_jobs=n_jobs,
                 rng=rng,
             )
-            known = (coding[0], coding[1]) if is_known else None
-            policies.append(FoldedPolicy.of_specifications(*found, known))
+            is_binary = isinstance(family, BernoulliFamily)
+            policy = FoldedPolicy.of_specifications(
+                *found, *coding, is_binary=is_binary
+            )
+            policies.append(policy)
         else:
-            policy = fit_conditional_mean(
+            mean = fit_conditional_mean(
                 seeded_clone(model, rng), X[at], propensity, weight
             )
-            policies.append(FoldedPolicy(policy, (), np.zeros(len(at), dtype=np.int64)))
+            policies.append(FoldedPolicy(mean, (), np.zeros(len(at), dtype=np.int64)))
     return tuple(policies)
 
 

@@ -33,6 +33,7 @@ NOTHING: frozenset[str] = frozenset()
 LINES = frozenset({CONSTANT, LINE, CATEGORY})
 CURVES = LINES | {SQUARE, CURVE}
 PAIRS = CURVES | {PAIR}
+ALIKE = frozenset({CONSTANT})  # an effect that is the same for all
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
 FEATURE_ROWS = 2_000  # about, that tell how far the uplift varies with each feature
@@ -57,14 +58,14 @@ class Specification(NamedTuple):
 ALONE = ("linear base alone", "base alone", "base with pairs alone")
 # Every kind of base stands alone too: what a base lacks would pass for an effect that differs.
 EFFECT_SPECIFICATIONS = (
-    Specification(ALONE[0], LINES, frozenset({CONSTANT}), LINES),
+    Specification(ALONE[0], LINES, ALIKE, LINES),
     Specification("lines", LINES, LINES),
     Specification("few lines", LINES, LINES, LINES),
-    Specification(ALONE[1], CURVES, frozenset({CONSTANT}), LINES),
+    Specification(ALONE[1], CURVES, ALIKE, LINES),
     Specification("linear effect", CURVES, LINES),
     Specification("few linear effects", CURVES, LINES, LINES),
     Specification("curved effect", CURVES, CURVES, LINES),
-    Specification(ALONE[2], PAIRS, frozenset({CONSTANT}), LINES),
+    Specification(ALONE[2], PAIRS, ALIKE, LINES),
     Specification("pairs", PAIRS, PAIRS, LINES),
 )
 # For rows that are few. Of many, the forms above follow such an effect as well. At no price they

@@ -115,6 +115,7 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
         _tables(facts),
         _ranking(facts, speech),
         gain,
+        *_hidden(facts),
         *_calibration(facts),
         *_people(facts),
         *(_reason(NOTE, note) for note in getattr(facts.model, "notes_", ())),
@@ -189,7 +190,7 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
             {"net": numbers(*stage.net(facts.terms))} if facts.terms.has_money else {}
         )
 
-    evaluation = facts.evaluation
+    evaluation, claim = facts.evaluation, facts.claim
     measures = {
         "average_effect": evaluation.average,
         "auuc": evaluation.auuc,
@@ -208,6 +209,9 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "options": [
             {"name": name} | brought(stage) for name, stage in advice["options"]
         ],
+        "breakdown": None
+        if claim is None
+        else {"value": claim.breakdown(), "sure": claim.breakdown(level)},
     } | {
         name: None
         if estimate is None
@@ -242,6 +246,8 @@ def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
         said += [
             f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends})."
         ]
+    if turns := turning_point(facts):
+        said.append(turns)
     if facts.told < NEARLY_ALL:
         gain, ends = speech.gain(chosen.part(facts.told))
         said += [
@@ -331,6 +337,32 @@ def _ends(facts: Facts) -> tuple[float, float]:
         chosen.net(terms) if terms.has_money else (0.0, chosen.low, chosen.high)
     )
     return low, high
+
+
+def turning_point(facts: Facts) -> str:
+    """Say by how much equal people would have to differ for the advice to be wrong, if known."""
+    claim = facts.claim
+    if claim is None or not facts.is_told:
+        return ""
+    subject = "Treating everyone" if facts.chosen.share >= 1.0 else "The list"
+    return facts.sensitivity.in_words(claim, subject, facts.terms.unit)
+
+
+def _hidden(facts: Facts) -> list[Reason]:
+    """Say whether a hidden trait such as ordinary columns are would turn the advice."""
+    claim, turns = facts.claim, facts.sensitivity
+    usual = turns.ordinary
+    if claim is None or usual is None or not (facts.is_told and claim.gains):
+        return []
+    unit = facts.terms.unit
+    would = (
+        f"A hidden trait as telling as {usual.column!r}, and one column in four is, would make "
+        f"equal people of the populations differ by {turns.said(usual.delta, unit)}"
+    )
+    value = turns.said(claim.breakdown(), unit)
+    if turns.overturns(claim) is not None:
+        return [_reason(AMBER, f"{would}. {value} turn this advice.")]
+    return [_reason(GREEN, f"{would}, and it takes {value} to turn this advice.")]
 
 
 def _calibration(facts: Facts) -> list[Reason]:

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, check_not_negative, check_share
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.diagnosis import diagnose
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis
     from unjoined.evaluate.evaluate import Evaluation
     from unjoined.evaluate.planner import StudyPlan
+    from unjoined.evaluate.sensitivity import Claim
     from unjoined.model.crossfit import CrossFit
 
 DEPTH, SMALLEST_SEGMENT = 3, 0.05  # of the tree that describes segments; of the people
@@ -212,6 +213,7 @@ class Facts:
                 evaluation, average=self.record.everyone(), relative=relative
             )
         self.evaluation, self.level = evaluation, evaluation.level
+        self.sensitivity = evaluation.sensitivity
         outcomes = np.asarray(data.y)[data.rows(OUTCOME)]
         self.is_binary = set(np.unique(outcomes)) <= {0.0, 1.0}
         # The people advised, and the share of them whom populations treat differently enough.
@@ -220,6 +222,9 @@ class Facts:
         self.told = evaluation.speaks_for
         if self.record is not None and rule.any():
             self.told = float(self.record.told(self.uplift, rule))
+        self.claim = self._claim(rule)
+        if self.claim is not None:  # the list is what is decided on
+            self.diagnosis = self.diagnosis.without("sensitivity")
         self.stages = self._stages()
         self.drivers = find_drivers(
             model, self.people, check_random_state(random_state)
@@ -265,6 +270,24 @@ class Facts:
             treated,
             *(n * float(np.interp(share, curve.share, y)) for y in parts),
         )
+
+    def _claim(self, rule: Array) -> Claim | None:
+        """Return the claim that the people advised gain more than they cost, if that is open.
+
+        Where chance decided who is in which population, people are alike.
+        """
+        terms, alike = self.terms, bool(getattr(self.model, "randomised", False))
+        if self.diagnosis.sensitivity is None or alike or not rule.any():
+            return None
+        if terms.cost and not terms.value:
+            return None
+        cost = terms.cost / terms.value if terms.value else 0.0
+        if self.record is not None:
+            claim: Claim = self.record.claim(self.uplift, rule, cost=cost)
+            return claim
+        if rule.all():
+            return self.sensitivity.at(cost=cost).average
+        return None
 
     def _stages(self) -> list[Stage]:
         """Return what shares are expected to bring, a hundredth apart, and the one advised."""
@@ -388,7 +411,8 @@ def _plan(
 
 def _check_many(data: SeparateLabels, people: People) -> None:
     """Refuse data of which a report could show single people."""
-    few = [table for table in data.summary() if table.n_rows < FEWEST]
+    kinds = (OUTCOME, TREATMENT)
+    few = [t for t in data.summary() if t.kind in kinds and t.n_rows < FEWEST]
     if few or len(people) < FEWEST:
         what = (
             f"the {few[0].kind} table of {few[0].population!r} has {few[0].n_rows}"

@@ -17,6 +17,7 @@ from unjoined._support import in_digits
 from unjoined._typing import Array
 from unjoined.report.advice import Speech
 from unjoined.report.drivers import FEWEST, TIMES, Driver
+from unjoined.words import treatment_in_words
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis, PolicyGap
@@ -29,6 +30,7 @@ ROW = 26.0  # height of a lying bar
 LONGEST = 18  # letters of a name beside it
 FULL_GAP = 0.2  # policy gap from which people count in full
 BINS = 24
+MOST_COLUMNS, MOST_NAMED = 12, 4  # dots of columns, and of those with a name beside
 LETTERS = 40  # that fit below a chart
 
 
@@ -236,13 +238,14 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     edges = np.linspace(low, high, BINS + 1)
     share = np.diff(_share_below(gap.quantiles, edges))
     share[share * n_rows < FEWEST] = 0.0
+    treatment = treatment_in_words(diagnosis.identification)
     chart = Chart(
         "How differently people were treated",
-        "Bars show the share of people at each difference in the chance of treatment. "
+        f"Bars show the share of people at each difference in the {treatment}. "
         f"{share_alike(gap):.0%} of people have one below {FULL_GAP:g}.",
         (low, high),
         (0.0, 1.1 * float(share.max())),
-        "difference in the chance of treatment",
+        f"difference in the {treatment}",
         "share of people",
     )
     chart.bar((least, FULL_GAP), chart.y, "shade")
@@ -266,6 +269,55 @@ def _share_below(quantiles: Array, values: Array) -> Array:
     return np.interp(
         values, rising, np.linspace(0.0, 1.0, len(quantiles)), left=0.0, right=1.0
     )
+
+
+def hidden_figure(facts: Facts) -> Figure | None:
+    """Draw which hidden traits would turn the advice, and where the columns are."""
+    claim, turns = facts.claim, facts.sensitivity
+    if claim is None or not (claim.gains and turns.sigma > 0.0):
+        return None
+    some = turns.benchmarks[:MOST_COLUMNS]
+    most = 1.25 * max([0.25, *(each.population for each in some)])
+    chart = Chart(
+        "Hidden traits that would turn the advice",
+        "Beyond the solid line a trait that no column records turns the advice, beyond the dashed "
+        "one it is no longer sure. Dots are the columns, as if each was hidden.",
+        (0.0, 1.0),
+        (0.0, most),
+        "how far it tells the outcome (correlation)",
+        "how far populations differ in it",
+    )
+    chart.axes()
+    R = np.linspace(0.002, 1.0, 200)
+    for level, css in ((None, "curve"), (facts.level, "random")):
+        S = claim.breakdown(level) / turns.sigma / R
+        inside = most >= S
+        if S[-1] > 0.0 and inside.any():
+            start = (
+                claim.breakdown(level) / turns.sigma / most
+            )  # where it enters the chart
+            chart.line([start, *R[inside]], [most, *S[inside]], css)
+    for i, each in enumerate(some):
+        chart.point(each.outcome, each.population, "point", r="4.5")
+        if i < MOST_NAMED:
+            left = each.outcome > 0.7
+            x = chart.to_x(each.outcome) + (-8 if left else 8)
+            anchor = "end" if left else "start"
+            y = chart.to_y(each.population) + (-6 if i % 2 == 0 else 15)
+            chart.write(x, y, short(each.column), text_anchor=anchor)
+    value = claim.breakdown()
+    rows = (
+        (
+            each.column,
+            f"{each.outcome:.2f}",
+            f"{each.population:.2f}",
+            turns.said(each.delta, facts.terms.unit),
+            f"{each.delta / value:.0%}" if value > 0.0 else "",
+        )
+        for each in some
+    )
+    columns = ("column", "tells outcome", "differs", "as hidden", "of what turns it")
+    return _figure(chart, "If a hidden trait was as telling as", columns, rows)
 
 
 def curve_figure(facts: Facts, speech: Speech) -> Figure:

@@ -35,6 +35,7 @@ from unjoined.report.advice import (
     Speech,
     advise,
     firmer,
+    turning_point,
     verdict_numbers,
 )
 from unjoined.report.drivers import FEWEST
@@ -47,6 +48,7 @@ from unjoined.report.figures import (
     driver_figure,
     gain_chart,
     gap_figure,
+    hidden_figure,
     importance_chart,
     share_alike,
 )
@@ -213,6 +215,8 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
         full_gap=FULL_GAP,
         nearly_all=NEARLY_ALL,
+        hidden=hidden_figure(facts) if facts.is_told else None,
+        turns=turning_point(facts),
         regions=[r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
         curve=curve_figure(facts, speech),
         bins=bins_figure(facts, speech),
