@@ -33,12 +33,9 @@ from unjoined.evaluate.estimate import (
     Shown,
     Totals,
     bare_axes,
-    cells,
     critical_value,
     draw_intervals,
     estimate_dict,
-    number,
-    with_interval,
 )
 from unjoined.evaluate.pieces import RowsInPieces, Scorer, Source
 from unjoined.evaluate.ranks import EvaluatedTables, Gain, Scored, Sheet
@@ -56,7 +53,7 @@ from unjoined.evaluate.tables import (
 from unjoined.evaluate.terms import N_FOLDS, relative_effect
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds
-from unjoined.words import UNBOUNDED, relative_in_words
+from unjoined.words import UNBOUNDED, brief, cells, in_brackets, relative_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -243,7 +240,7 @@ class Evaluation(Shown):
         """Return what was found in words, the average first."""
         relative = self.relative
         return [
-            f"Average uplift {with_interval(self.average, self.level)}, from {self.how}; "
+            f"Average uplift {in_brackets(self.average, self.level)}, from {self.how}; "
             f"{self.level:.0%} intervals.",
             *(
                 []
@@ -278,10 +275,10 @@ class Evaluation(Shown):
         ]
         bins = [
             (
-                number(b.low),
-                number(b.high),
+                brief(b.low),
+                brief(b.high),
                 f"{b.share:.0%}",
-                number(b.predicted),
+                brief(b.predicted),
                 *cells(b.uplift, self.level),
             )
             for b in self.bins
@@ -321,7 +318,7 @@ class Difference:
     def sentence(self, level: float) -> str:
         """Say whether the two can be told apart by the order they put people in."""
         low, _ = self.auuc.interval(level)
-        more = f"AUUC {with_interval(self.auuc, level)}"
+        more = f"AUUC {in_brackets(self.auuc, level)}"
         if low > 0.0:
             return f"{self.first} orders people better than {self.second}: {more} more."
         if self.auuc.value == self.auuc.standard_error == 0.0:
@@ -453,7 +450,7 @@ def _calibration(evaluation: Evaluation) -> list[str]:
     verdict = "contradict" if line.p_value < 1.0 - level else "do not contradict"
     p = "below 0.001" if line.p_value < 0.001 else f"{line.p_value:.2g}"
     return [
-        f"Line of uplift on the score: slope {with_interval(line.slope, level)}, 1 if the score is "
+        f"Line of uplift on the score: slope {in_brackets(line.slope, level)}, 1 if the score is "
         f"the uplift. The rows {verdict} the predictions (joint test over "
         f"{len(evaluation.bins)} bins, p {'=' if p[0] != 'b' else 'is'} {p})."
     ]

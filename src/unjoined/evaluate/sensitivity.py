@@ -55,7 +55,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unjoined._support import in_digits
 from unjoined._typing import Array
 from unjoined._validation import check_not_negative
 from unjoined.evaluate.estimate import (
@@ -63,16 +62,17 @@ from unjoined.evaluate.estimate import (
     ResultTable,
     Shown,
     bare_axes,
-    cells,
     estimate_dict,
-    number,
 )
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.basis import Scaling
 from unjoined.words import (
     UNITS,
+    brief,
+    cells,
     difference_in_words,
+    in_digits,
     robustness_in_words,
     span,
     times_in_words,
@@ -468,7 +468,7 @@ class Sensitivity(Shown):
             row.append(in_digits(self.robustness(point), 2))
             row.append(in_digits(claim.breakdown_picked(), 3))
             if self.delta is not None:
-                row.append(span(*claim.interval(self.delta, self.level), number))
+                row.append(span(*claim.interval(self.delta, self.level), brief))
             rows.append(tuple(row))
         title = "What turns the decision: equal people differ"
         return [(title, tuple(columns), rows)]
@@ -483,7 +483,7 @@ class Sensitivity(Shown):
                 in_digits(each.population, 2),
                 in_digits(each.delta, 2),
                 f"{each.delta / value:.0%}" if value > 0.0 else "",
-                number(each.moves),
+                brief(each.moves),
             )
             for each in self.benchmarks[:SHOWN]
         ]
