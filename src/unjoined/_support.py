@@ -1,13 +1,11 @@
-"""What every package leans on: optional packages, numbers in words, and telling of progress."""
+"""What every package leans on: optional packages, and telling of progress."""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
@@ -30,26 +28,6 @@ def import_extra(module: str, *, extra: str) -> Any:
             f'Install it with: pip install "unjoined[{extra}]"',
             name=package,
         ) from error
-
-
-NOTHING = 1e-9  # what is nearer to 0 is rounding
-
-
-def in_digits(value: float, digits: int = 4, *, sign: bool = False) -> str:
-    """Return a number as people write it: commas between thousands, no exponent, no minus nought.
-
-    Whole thousands keep ``digits`` digits and noughts behind them; what rounding leaves of 0 is 0.
-    """
-    if math.isnan(value):
-        return "not known"
-    if math.isinf(value):
-        return "unbounded"
-    if abs(value) < NOTHING:
-        return "0"
-    said = f"{Decimal(f'{value:.{digits}g}'):,f}"
-    if "." in said:
-        said = said.rstrip("0").rstrip(".")
-    return f"+{said}" if sign and value > 0.0 else said
 
 
 LOGGER = logging.getLogger("unjoined")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._support import in_digits
 from unjoined._typing import Array
 
 NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
+NOTHING = 1e-9  # what is nearer to 0 is rounding
 UNITS = "units of the outcome"
 GIVE_EVERYONE = (
     "Give everyone of {whom}, or a random sample, with 1 for those who were treated and 0 for the "
@@ -158,9 +158,43 @@ FINDINGS = {
 }
 
 
+def in_digits(value: float, digits: int = 4, *, sign: bool = False) -> str:
+    """Return a number as people write it: commas between thousands, no exponent, no minus nought.
+
+    Whole thousands keep ``digits`` digits and noughts behind them; what rounding leaves of 0 is 0.
+    """
+    if math.isnan(value):
+        return NOT_KNOWN
+    if math.isinf(value):
+        return "unbounded"
+    if abs(value) < NOTHING:
+        return "0"
+    said = f"{Decimal(f'{value:.{digits}g}'):,f}"
+    if "." in said:
+        said = said.rstrip("0").rstrip(".")
+    return f"+{said}" if sign and value > 0.0 else said
+
+
 def signed(value: float) -> str:
     """Return a number with four digits and its sign."""
     return in_digits(value, sign=True)
+
+
+def brief(value: float) -> str:
+    """Return a number with three digits and its sign."""
+    return in_digits(value, 3, sign=True)
+
+
+def count_text(value: float) -> str:
+    """Return a number with three digits or, from 100 on, all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else in_digits(value, 3)
+
+
+def p_text(value: float) -> str:
+    """Return a p-value as text."""
+    if math.isnan(value):
+        return "not tested"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def is_bounded(low: float, high: float) -> bool:
@@ -187,6 +221,22 @@ def with_interval(estimate: Any, level: float = 0.95) -> str:
     return f"{signed(estimate.value)} ({interval(low, high, level)})"
 
 
+def cells(estimate: Any, level: float) -> tuple[str, str]:
+    """Return an estimate and its interval with three digits; an unbounded one is said in words."""
+    pieces = estimate.confidence_set(level)
+    ends = span(pieces[0][0], pieces[-1][1], brief)
+    if len(pieces) == 2:
+        (_, below), (above, _) = pieces
+        ends = f"below {brief(below)} or above {brief(above)}: {UNBOUNDED}"
+    return brief(estimate.value), ends
+
+
+def in_brackets(estimate: Any, level: float) -> str:
+    """Return the same as one text, the interval in brackets."""
+    value, ends = cells(estimate, level)
+    return f"{value} ({ends})"
+
+
 def percent(share: float) -> str:
     """Return a share in percent, with at most three digits."""
     return f"{100.0 * share:.3g}%"
@@ -195,7 +245,7 @@ def percent(share: float) -> str:
 def number(value: float) -> str:
     """Return a number with three or four digits, commas between thousands, no exponent."""
     if not math.isfinite(value):
-        return NOT_KNOWN if math.isnan(value) else "unbounded"
+        return in_digits(value)
     size = abs(value)
     said = rounded(
         value, 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
@@ -209,7 +259,7 @@ def rounded(value: float, places: int, *, sign: bool = False) -> str:
     Halves are rounded away from 0, as the script of the report does: 962.5 is 963 everywhere.
     """
     if not math.isfinite(value):
-        return number(value)
+        return in_digits(value)
     exact = Decimal(f"{value:.4g}") if abs(value) >= 1e4 else Decimal(value)
     said = f"{exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,f}"
     if not _is_nonzero(said):

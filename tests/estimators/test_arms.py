@@ -100,6 +100,16 @@ def test_the_effect_of_another_treatment_does_not_leak(columns):
     assert phone.covers(3.0, 0.999)
 
 
+def test_a_base_to_which_other_treatments_add_is_none():
+    """Of amounts an effect alone is told: what is seen of people is not of those untreated."""
+    columns = draw(300)
+    model = ArmUplift(random_state=0).fit(
+        **columns | {"y": np.exp(0.3 * columns["y"])}, control="none"
+    )
+    assert all(one.relative_effect_ is None for one in model.models_.values())
+    assert "untreated" not in model.summary()
+
+
 def test_populations_that_only_treat_more_or_less_do_not_show_the_treatments_apart():
     data = SeparateLabels(**draw(600, alike=True), control="none")
     with pytest.warns(UserWarning, match="can hardly be told apart"):

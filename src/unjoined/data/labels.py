@@ -14,7 +14,6 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from unjoined._support import in_digits
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, ArrayLike, Frame, MatrixLike
 from unjoined._validation import (
@@ -66,6 +65,7 @@ from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, Tabl
 from unjoined.data.survey import check_categories, check_frame, check_named_columns
 from unjoined.data.tables import fits_in_memory, read_table
 from unjoined.errors import InputError, LabelError, TableError
+from unjoined.words import in_digits
 
 NO_MATRIX = (
     "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) with an "

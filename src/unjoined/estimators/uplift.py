@@ -14,7 +14,6 @@ from numpy.random import RandomState as Rng
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._support import in_digits
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
@@ -69,6 +68,7 @@ from unjoined.words import (
     compliers_in_words,
     doses_in_words,
     effect_in_words,
+    in_digits,
     offer_in_words,
     policies_in_words,
 )

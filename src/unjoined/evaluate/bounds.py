@@ -26,13 +26,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined.errors import InputError
-from unjoined.evaluate.estimate import (
-    Estimate,
-    ResultTable,
-    Shown,
-    critical_value,
-    number,
-)
+from unjoined.evaluate.estimate import Estimate, ResultTable, Shown, critical_value
 from unjoined.evaluate.sensitivity import EVERYONE
 from unjoined.evaluate.tables import (
     Asked,
@@ -44,7 +38,7 @@ from unjoined.evaluate.tables import (
 )
 from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.crossfit import CrossFit
-from unjoined.words import span
+from unjoined.words import brief, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,7 @@ class Bounds(Shown):
             rests = f"treatment never harms and {rests}"
         return [
             "Whatever else the populations differ in, the average effect on all people lies "
-            f"between {number(low)} and {number(high)} ({self.level:.0%} interval {ends}), if "
+            f"between {brief(low)} and {brief(high)} ({self.level:.0%} interval {ends}), if "
             f"{rests}. More rows would not bring the two closer."
         ]
 
@@ -143,8 +137,8 @@ class Bounds(Shown):
         rows = [
             (
                 each.name,
-                number(each.low.value),
-                number(each.high.value),
+                brief(each.low.value),
+                brief(each.high.value),
                 span(*each.interval(self.level), number),
             )
             for each in self.bounds

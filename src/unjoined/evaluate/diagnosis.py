@@ -47,8 +47,6 @@ from unjoined.evaluate.estimate import (
     as_frame,
     as_html,
     bare_axes,
-    count_text,
-    p_text,
 )
 from unjoined.evaluate.pieces import Scorer, Source
 from unjoined.evaluate.regions import NamedFeatures, Region, find_regions
@@ -70,7 +68,13 @@ from unjoined.model.basis import Scaling
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
-from unjoined.words import clusters_in_words, known_in_words, treatment_in_words
+from unjoined.words import (
+    clusters_in_words,
+    count_text,
+    known_in_words,
+    p_text,
+    treatment_in_words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,12 +21,9 @@ from unjoined.evaluate.estimate import (
     Estimate,
     ResultTable,
     Shown,
-    cells,
     critical_value,
     draw_intervals,
     estimate_dict,
-    number,
-    with_interval,
 )
 from unjoined.evaluate.evaluate import is_randomised, prepare
 from unjoined.evaluate.ranks import Piece
@@ -39,6 +36,7 @@ from unjoined.evaluate.regions import (
     between,
 )
 from unjoined.evaluate.terms import Sums
+from unjoined.words import brief, cells, in_brackets
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,7 +161,7 @@ class EffectSummary(Shown):
     def sentences(self) -> list[str]:
         """Return the average, and for whom the numbers speak."""
         return [
-            f"Average uplift {with_interval(self.average, self.level)}; {self.level:.0%} "
+            f"Average uplift {in_brackets(self.average, self.level)}; {self.level:.0%} "
             "intervals.",
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
         ]
@@ -173,7 +171,7 @@ class EffectSummary(Shown):
         interval = f"{self.level:.0%} interval"
 
         def numbers(effect: Coefficient | GroupEffect) -> tuple[str, ...]:
-            predicted = "" if math.isnan(effect.predicted) else number(effect.predicted)
+            predicted = "" if math.isnan(effect.predicted) else brief(effect.predicted)
             return *cells(effect.uplift, self.level), predicted
 
         groups = [(g.where, f"{g.share:.0%}", *numbers(g)) for g in self.groups]

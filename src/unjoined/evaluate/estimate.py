@@ -15,11 +15,10 @@ import numpy as np
 from scipy.special import stdtrit
 from scipy.stats import chi2
 
-from unjoined._support import import_extra, in_digits
+from unjoined._support import import_extra
 from unjoined._typing import Array, Frame
 from unjoined._validation import check_option
 from unjoined.errors import InputError
-from unjoined.words import UNBOUNDED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -426,50 +425,6 @@ def draw_intervals(
     ax.margins(y=0.25 if len(named) < 4 else 0.05)
     ax.axvline(0.0, color="0.3", lw=0.8)
     return ax
-
-
-def number(value: float) -> str:
-    """Return a number with three digits and its sign."""
-    return in_digits(value, 3, sign=True) if np.isfinite(value) else "unbounded"
-
-
-def count_text(value: float) -> str:
-    """Return a number with three digits or, from 100 on, all of them before the point."""
-    return f"{value:,.0f}" if abs(value) >= 100.0 else in_digits(value, 3)
-
-
-def p_text(value: float) -> str:
-    """Return a p-value as text."""
-    if math.isnan(value):
-        return "not tested"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def cells(estimate: Estimate, level: float) -> tuple[str, str]:
-    """Return an estimate and its interval as text."""
-    return number(estimate.value), interval_text(estimate, level)
-
-
-def interval_text(estimate: Estimate, level: float) -> str:
-    """Return the interval of an estimate; an unbounded one is said in words."""
-    pieces = estimate.confidence_set(level)
-    low = pieces[0][0]
-    high = pieces[-1][1]
-    if math.isnan(low) or math.isnan(high):
-        return UNBOUNDED
-    if len(pieces) == 2:
-        return (
-            f"below {number(pieces[0][1])} or above {number(pieces[1][0])}: {UNBOUNDED}"
-        )
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return UNBOUNDED
-    return f"{number(low)} to {number(high)}"
-
-
-def with_interval(estimate: Estimate, level: float) -> str:
-    """Return an estimate with its interval in brackets."""
-    value, interval = cells(estimate, level)
-    return f"{value} ({interval})"
 
 
 def estimate_dict(estimate: Estimate, level: float) -> dict[str, Any]:

@@ -34,12 +34,9 @@ from unjoined.evaluate.estimate import (
     Shown,
     Totals,
     bare_axes,
-    cells,
     critical_value,
     draw_intervals,
     estimate_dict,
-    number,
-    with_interval,
 )
 from unjoined.evaluate.pieces import RowsInPieces, Scorer, Source
 from unjoined.evaluate.placebo import control_placebo, earlier_rows, with_earlier
@@ -58,7 +55,14 @@ from unjoined.evaluate.tables import (
 from unjoined.evaluate.terms import N_FOLDS, relative_effect
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds
-from unjoined.words import UNBOUNDED, compliers_in_words, relative_in_words
+from unjoined.words import (
+    UNBOUNDED,
+    brief,
+    cells,
+    compliers_in_words,
+    in_brackets,
+    relative_in_words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -255,7 +259,7 @@ class Evaluation(Shown):
         source = f", from {self.how}; {self.level:.0%} intervals."
         if self.compliers is not None:
             return [
-                f"Gain of making the offer to everybody: {with_interval(self.average, self.level)} "
+                f"Gain of making the offer to everybody: {in_brackets(self.average, self.level)} "
                 f"a person{source}",
                 compliers_in_words(self.compliers, self.complier_share),
                 *ranking,
@@ -263,7 +267,7 @@ class Evaluation(Shown):
                 "because of it, so that it is not compared with them in size.",
             ]
         return [
-            f"Average uplift {with_interval(self.average, self.level)}{source}",
+            f"Average uplift {in_brackets(self.average, self.level)}{source}",
             *(
                 []
                 if relative is None
@@ -298,10 +302,10 @@ class Evaluation(Shown):
         ]
         bins = [
             (
-                number(b.low),
-                number(b.high),
+                brief(b.low),
+                brief(b.high),
                 f"{b.share:.0%}",
-                number(b.predicted),
+                brief(b.predicted),
                 *cells(b.uplift, self.level),
             )
             for b in self.bins
@@ -353,7 +357,7 @@ class Difference:
     def sentence(self, level: float) -> str:
         """Say whether the two can be told apart by the order they put people in."""
         low, _ = self.auuc.interval(level)
-        more = f"AUUC {with_interval(self.auuc, level)}"
+        more = f"AUUC {in_brackets(self.auuc, level)}"
         if low > 0.0:
             return f"{self.first} orders people better than {self.second}: {more} more."
         if self.auuc.value == self.auuc.standard_error == 0.0:
@@ -485,7 +489,7 @@ def _calibration(evaluation: Evaluation) -> list[str]:
     verdict = "contradict" if line.p_value < 1.0 - level else "do not contradict"
     p = "below 0.001" if line.p_value < 0.001 else f"{line.p_value:.2g}"
     return [
-        f"Line of uplift on the score: slope {with_interval(line.slope, level)}, 1 if the score is "
+        f"Line of uplift on the score: slope {in_brackets(line.slope, level)}, 1 if the score is "
         f"the uplift. The rows {verdict} the predictions (joint test over "
         f"{len(evaluation.bins)} bins, p {'=' if p[0] != 'b' else 'is'} {p})."
     ]
@@ -1088,7 +1092,7 @@ def _evaluate(
     curve, points = appraisal.curve(level, rng)
     bins, p_value = appraisal.bins(least)
     average, auuc, qini = (ratios.pop(name) for name in ("average", "auuc", "qini"))
-    has_base = tables.sample.is_amount and not getattr(model, "randomised", False)
+    has_base = tables.sample.has_base and not getattr(model, "randomised", False)
     relative = appraisal.relative() if has_base else None
     return Evaluation(
         average=average,

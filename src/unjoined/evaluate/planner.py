@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._support import in_digits
 from unjoined._typing import Array, ArrayLike, BoolArray, RandomState
 from unjoined._validation import (
     LARGEST,
@@ -48,6 +47,7 @@ from unjoined.evaluate.ranks import Functional, Scored
 from unjoined.evaluate.tables import HeldOutTables
 from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.crossfit import CrossFit
+from unjoined.words import in_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

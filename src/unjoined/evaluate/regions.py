@@ -11,7 +11,6 @@ import narwhals as nw
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
-from unjoined._support import in_digits
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import (
     check_feature_sizes,
@@ -26,6 +25,7 @@ from unjoined.data.encode import ColumnCode, TableEncoder
 from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import critical_value, verdict_of
 from unjoined.evaluate.terms import EvaluationRows
+from unjoined.words import in_digits
 
 Conditions = dict[
     int, tuple[float, float]

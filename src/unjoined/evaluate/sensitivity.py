@@ -55,7 +55,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unjoined._support import in_digits
 from unjoined._typing import Array
 from unjoined._validation import check_not_negative
 from unjoined.evaluate.estimate import (
@@ -63,18 +62,19 @@ from unjoined.evaluate.estimate import (
     ResultTable,
     Shown,
     bare_axes,
-    cells,
     estimate_dict,
-    number,
-    p_text,
-    with_interval,
 )
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.basis import Scaling
 from unjoined.words import (
     UNITS,
+    brief,
+    cells,
     difference_in_words,
+    in_brackets,
+    in_digits,
+    p_text,
     robustness_in_words,
     span,
     times_in_words,
@@ -432,7 +432,7 @@ class Sensitivity(Shown):
         """Say what outcomes tell that treatment cannot have changed."""
         lines = [self._placebo_in_words(placebo) for placebo in self.placebos]
         if self.differenced:
-            gain = with_interval(self.differenced[0].gain, self.level)
+            gain = in_brackets(self.differenced[0].gain, self.level)
             lines.append(
                 "If the populations differ now as they did before, treating everyone gains "
                 f"{gain}."
@@ -443,7 +443,7 @@ class Sensitivity(Shown):
         """Say what an outcome that treatment cannot have changed tells of equal people."""
         said = (
             f"By {placebo.name}, which treatment cannot have changed, treating everyone seems to "
-            f"gain {with_interval(placebo.gain, self.level)}. "
+            f"gain {in_brackets(placebo.gain, self.level)}. "
         )
         most = self.said(placebo.largest)
         if placebo.is_rejected:
@@ -578,7 +578,7 @@ class Sensitivity(Shown):
             row.append(in_digits(self.robustness(point), 2))
             row.append(in_digits(claim.breakdown_picked(), 3))
             if self.delta is not None:
-                row.append(span(*claim.interval(self.delta, self.level), number))
+                row.append(span(*claim.interval(self.delta, self.level), brief))
             rows.append(tuple(row))
         title = "What turns the decision: equal people differ"
         return [(title, tuple(columns), rows)]
@@ -593,7 +593,7 @@ class Sensitivity(Shown):
                 in_digits(each.population, 2),
                 in_digits(each.delta, 2),
                 f"{each.delta / value:.0%}" if value > 0.0 else "",
-                number(each.moves),
+                brief(each.moves),
             )
             for each in self.benchmarks[:SHOWN]
         ]

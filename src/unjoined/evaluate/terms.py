@@ -303,6 +303,11 @@ class EvaluationRows:
         return len(self.size)
 
     @property
+    def has_base(self) -> bool:
+        """Whether outcomes are amounts, and nothing but one treatment adds to their base."""
+        return self.is_amount and self.aside is None
+
+    @property
     def people(self) -> Array:
         """How much each row counts for the people spoken for; it adds up to their share."""
         return self.share * self.aim * self.omega()
@@ -499,9 +504,9 @@ class EvaluationRows:
     def relative(self, terms: RatioTerms | None = None) -> Estimate | None:
         """Return the average of terms, by default `everyone`, over what it would be untreated.
 
-        None where outcomes may be negative or the base is not clear of 0; see `relative_effect`.
+        None where that has no sense or the base is not clear of 0; see `relative_effect`.
         """
-        if not self.is_amount:
+        if not self.has_base:
             return None
         terms = self.everyone() if terms is None else terms
         return relative_effect(terms.totals(*(getattr(terms, c) for c in RELATIVE)))

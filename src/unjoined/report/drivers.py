@@ -10,12 +10,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from unjoined._support import in_digits
 from unjoined._typing import Array, MatrixLike
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.columns import column_names
 from unjoined.data.encode import TableEncoder, own_columns
 from unjoined.errors import UnjoinedWarning
+from unjoined.words import in_digits
 
 FEWEST = 20  # people behind any number in a report
 FEW_VALUES = 8  # a column of numbers with at most so many is shown as bars

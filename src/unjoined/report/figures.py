@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unjoined._support import in_digits
 from unjoined._typing import Array
 from unjoined.report.advice import Speech
 from unjoined.report.drivers import FEWEST, TIMES, Driver
-from unjoined.words import treatment_in_words
+from unjoined.words import in_digits, treatment_in_words
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis, PolicyGap
