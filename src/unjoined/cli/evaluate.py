@@ -32,6 +32,7 @@ from unjoined.cli.options import (
     Value,
     Weight,
     as_share,
+    split_names,
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, noted, print_json
@@ -124,6 +125,14 @@ def evaluate(
             help="Column of the outcome tables that treatment cannot have changed; repeatable.",
         ),
     ] = None,
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--same",
+            metavar="NAMES",
+            help="Populations alike but for treatment, comma-separated; repeatable. Default: all.",
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
@@ -143,6 +152,7 @@ def evaluate(
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
     asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
+    asked["same"] = [split_names("--same", names) for names in same] if same else None
     spent = _cost_in_outcomes(cost, value)
     if delta is not None:
         check_not_negative("--delta", delta)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,7 @@ SHARES = np.arange(1, 21) / 20.0  # of the curve
 AT_K = (0.1, 0.2, 0.3, 0.5)
 N_BINS = 10
 COMPARED_ROWS = 20_000  # at most, at which fits without one fold each are compared
+Same = Sequence[Sequence[str]] | None  # populations that have the same base
 ROUNDING = 1e-7  # standard errors: less is no difference
 
 
@@ -542,6 +543,7 @@ def evaluate_uplift(
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
+    same: Same = None,
     crossfit: CrossFit | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
@@ -574,6 +576,10 @@ def evaluate_uplift(
     shift : {None, "classifier"}, default=None
         How tables are weighted to the people in question, as in `MinMaxUplift`. None takes all
         tables for the same people; small differences then do little harm.
+    same : sequence of sequences of str, optional
+        Populations that have the same base, such as ``[["north", "south"], ["east", "west"]]``,
+        if people of others may respond unalike: each is compared with those of its own group
+        alone. Default: all have the same.
     crossfit : CrossFit, optional
         That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
     n_jobs : int or None, default=None
@@ -624,7 +630,7 @@ def evaluate_uplift(
     critical_value(level)
     rng = check_random_state(random_state)
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
-    options = target, shift, n_jobs, rng, crossfit
+    options = target, shift, n_jobs, rng, crossfit, same
     asked, tables = prepare({"": model_or_scores}, data, rules, *options)
     return _evaluate(asked, tables, level, rng, model=model_or_scores)
 
@@ -638,6 +644,7 @@ def cross_evaluate(
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
+    same: Same = None,
     crossfit: CrossFit | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
@@ -659,7 +666,7 @@ def cross_evaluate(
         At least 2, and at most the rows of the smallest table.
     crossfit : CrossFit, optional
         That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
-    target, rules, level, shift, n_jobs, random_state
+    target, rules, level, shift, same, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -683,7 +690,7 @@ def cross_evaluate(
         raise InputError(
             f"estimator must be an object, not a class. Write {name}() for {name}."
         )
-    held = HeldOutTables.of(data, target)
+    held = HeldOutTables.of(data, target, same=same)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
     others = Asked({"": _no_scores}, rules, in_pieces=False)
@@ -714,6 +721,7 @@ def sensitivity(
     delta: float | None = None,
     before: Any = None,
     controls: Mapping[str, ArrayLike] | None = None,
+    same: Same = None,
     target: MatrixLike | None = None,
     level: float = 0.95,
     crossfit: CrossFit | None = None,
@@ -748,7 +756,7 @@ def sensitivity(
     controls : mapping of str to array of shape (n,), optional
         Other outcomes that treatment cannot have changed, by name, for each row of the data that
         has an outcome. They say by how many spreads of an outcome equal people differ.
-    target, level, crossfit, n_jobs, random_state
+    same, target, level, crossfit, n_jobs, random_state
         As in `evaluate_uplift`. Claims are one-sided at this level.
 
     Returns
@@ -788,6 +796,7 @@ def sensitivity(
         model,
         data,
         rules=rules,
+        same=same,
         target=target,
         level=level,
         crossfit=crossfit,
@@ -795,7 +804,7 @@ def sensitivity(
         random_state=random_state,
     ).sensitivity
     if beside and crossfit is not None:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, same=same)
         rows = held.evaluated(crossfit, n_jobs=n_jobs, rng=rng)
         options: dict[str, Any] = {"n_jobs": n_jobs, "rng": rng}
         if before is not None:
@@ -981,18 +990,23 @@ def prepare(
     n_jobs: int | None,
     rng: Rng,
     crossfit: CrossFit | None = None,
+    same: Same = None,
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
     in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, same=same)
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
         rows = held.evaluated(
             crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3
         )
         return asked, RowsInMemory(held, rows, columns)
+    if same is not None:
+        raise InputError(
+            "same needs all rows in memory. Leave it out for tables that are read in pieces."
+        )
     if shift is not None:
         raise InputError(
             "shift needs all rows in memory. Leave it out for tables that are read in pieces, or "
