@@ -1,6 +1,7 @@
 """How often the intervals of an evaluation cover the truth, over many draws with known uplift.
 
 Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/coverage.json] [--gain]
+     [--arms]
 
 Eleven designs and two sizes. In three of them rows are no independent people: customers have 4 or
 20 rows each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In one
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.special import expit
 
-from unjoined import SeparateLabels
+from unjoined import ArmUplift, SeparateLabels
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.data.rows import label_rows
@@ -32,6 +33,7 @@ from unjoined.evaluate import Estimate, Evaluation, evaluate_uplift
 from unjoined.evaluate.strength import GainByScore
 from unjoined.evaluate.terms import evaluation_of
 from unjoined.model.linear import cross_fit_linear
+from unjoined.targeting import assign_arms
 
 SIZES = (600, 2000)
 PEOPLE = 400_000
@@ -506,6 +508,92 @@ def gain_study(draws: int) -> dict[str, float]:
     }
 
 
+ARMS = np.array(["none", "mail", "phone"])
+LIKED = ((1.2, -1.0), (-1.0, 1.2), (-1.0, -1.0), (0.0, 0.0))  # log-odds of each place
+
+
+def arm_shares(X: Array, k: int) -> Array:
+    """Return the probability of each of three treatments in one of four places."""
+    turn = 0.3 * X[:, 0]
+    odds = np.column_stack([0.0 * turn, LIKED[k][0] + turn, LIKED[k][1] - turn])
+    return np.asarray(np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True))
+
+
+def arm_effects(X: Array) -> Array:
+    """Return what mail and phone do."""
+    return np.column_stack([0.3 + 0.5 * X[:, 0], 0.3 - 0.5 * X[:, 0]])
+
+
+def arm_tables(n: int, seed: int) -> SeparateLabels:
+    """Draw tables of four places in which people get mail, a call or nothing."""
+    rng = Rng(seed)
+    parts: dict[str, list[Any]] = {}
+    for is_outcome in (True, False):
+        for k in range(len(LIKED)):
+            X = rng.standard_normal((n, 2))
+            below = np.cumsum(arm_shares(X, k), axis=1)
+            arm = (rng.random_sample((n, 1)) > below).sum(axis=1)
+            effect = np.column_stack([np.zeros(n), arm_effects(X)])[np.arange(n), arm]
+            columns = {
+                "X": X,
+                "y": X[:, 1] + effect + rng.standard_normal(n),
+                "treatment": ARMS[arm],
+                "population": np.repeat(f"place {k}", n),
+            }
+            columns["treatment" if is_outcome else "y"] = np.full(
+                n, None if is_outcome else np.nan
+            )
+            for column, values in columns.items():
+                parts.setdefault(column, []).append(values)
+    own = {column: np.concatenate(values) for column, values in parts.items()}
+    return SeparateLabels(**own, control="none")
+
+
+def arm_weights(X: Array) -> Array:
+    """Return how much people count for each treatment: by the gap that it alone has."""
+    P = np.stack([arm_shares(X, k)[:, 1:] for k in range(len(LIKED))], axis=1)
+    apart = P - P.mean(axis=1, keepdims=True)
+    left = np.empty(apart.shape)
+    for i, own in enumerate(apart):
+        for j in (0, 1):
+            slope = np.linalg.lstsq(own[:, [1 - j]], own[:, j], rcond=None)[0]
+            left[i, :, j] = own[:, j] - own[:, [1 - j]] @ slope
+    pairs = 0.5 * (1.0 - 1.0 / len(LIKED))
+    return np.minimum(1.0, (left**2).mean(axis=1) / pairs / 0.2**2)
+
+
+def arms_study(draws: int, sizes: tuple[int, ...]) -> dict[str, Any]:
+    """Return how often intervals of several treatments cover, and what the best ones gain."""
+    people = Rng(999).standard_normal((20_000, 2))
+    effects, counts = arm_effects(people), arm_weights(people)
+    perfect = float(np.maximum(effects.max(axis=1), 0.0).mean())
+    found: dict[str, Any] = {}
+    for n in sizes:
+        rows = []
+        for seed in range(draws):
+            model = ArmUplift(n_jobs=1, random_state=seed).fit(arm_tables(n, seed))
+            said = model.predict(people)
+            row = {}
+            for j, (arm, own) in enumerate(model.models_.items()):
+                u, w = effects[:, j], counts[:, j]
+                top = said[:, j] >= np.quantile(said[:, j], 0.7)
+                gain = own.gain_.average(said[:, j], top)
+                row[f"average of {arm}"] = own.average_effect_.covers(
+                    float(np.average(u, weights=w))
+                )
+                row[f"best 30% of {arm}"] = gain.covers(
+                    float(np.average(u, weights=w * top))
+                )
+            given = np.column_stack([np.zeros(len(people)), effects])
+            arms = assign_arms(said)
+            row["gain over that of perfect arms"] = (
+                given[np.arange(len(people)), arms].mean() / perfect
+            )
+            rows.append(row)
+        found[f"4 x {n}"] = {k: float(np.mean([r[k] for r in rows])) for k in rows[0]}
+    return found
+
+
 def rounded(value: Any) -> Any:
     """Return nested numbers with five digits."""
     if isinstance(value, dict):
@@ -525,7 +613,11 @@ def main() -> None:
     parser.add_argument(
         "--gain", action="store_true", help="only the gains that models keep"
     )
+    parser.add_argument("--arms", action="store_true", help="only several treatments")
     args = parser.parse_args()
+    if args.arms:
+        print(json.dumps(rounded(arms_study(args.draws, tuple(args.sizes))), indent=1))
+        return
     if args.gain:
         print(
             json.dumps(

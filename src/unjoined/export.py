@@ -27,7 +27,8 @@ from unjoined.model.basis import (
     StackedBasis,
 )
 from unjoined.model.draw import PrincipalBasis
-from unjoined.model.families import BernoulliFamily
+from unjoined.model.families import FARTHEST as FARTHEST_LOG
+from unjoined.model.families import BernoulliFamily, PoissonFamily
 
 __all__ = ["export_sql"]
 
@@ -110,7 +111,7 @@ def export_sql(
     FROM ...
     """
     check_is_fitted(model)
-    scaling, basis, coef, weight = _parts(model)
+    scaling, basis, coef, weight, curve = _parts(model)
     columns, one_hot, fills = _columns(model)
     names = [column.name for column in columns]
     for j, name in enumerate(names):
@@ -134,9 +135,7 @@ def export_sql(
     functions = query.layer(_functions(query, basis, numbers))
     uplift = [_combination(functions, column) for column in coef.T]
     if weight is not None:
-        waves = (
-            f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in uplift
-        )
+        waves = (curve.format(_within(arm, LARGEST_EXPONENT)) for arm in uplift)
         uplift = [
             f"{_number(w)} * ({wave})" for w, wave in zip(weight, waves, strict=True)
         ]
@@ -154,24 +153,27 @@ def export_sql(
     return text
 
 
-def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None]:
-    """Return scaling, basis, coefficients (p, m) and weights (m,) of what a model computes.
+def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None, str]:
+    """Return scaling, basis, coefficients (p, m), weights (m,) and the curve of a model.
 
-    The uplift is a combination of functions; with weights it is that of m logistic curves.
+    The uplift is a combination of functions; with weights it is that of m curves of such.
     """
     if isinstance(model, Uplift):
         fit = model.fit_
         scale = float(model.outcome_scaling_.scale[0])
         (base, effect), family = fit.coefficients(), fit.best.family
-        if not isinstance(family, BernoulliFamily):
-            return None, fit.basis, scale * (effect @ fit.weight)[:, None], None
+        if not isinstance(family, BernoulliFamily | PoissonFamily):
+            return None, fit.basis, scale * (effect @ fit.weight)[:, None], None, ""
+        curve = "1e0 / (1e0 + EXP(-{}))"
+        if isinstance(family, PoissonFamily):
+            curve = f"EXP({_within('{}', FARTHEST_LOG)})"
         treated = base + (1.0 - family.split) * effect
         untreated = base - family.split * effect
         weight = scale * np.concatenate([fit.weight, -fit.weight])
-        return None, fit.basis, np.hstack([treated, untreated]), weight
+        return None, fit.basis, np.hstack([treated, untreated]), weight, curve
     if not isinstance(model, MinMaxUplift | WeightedUplift):
         raise InputError(f"{type(model).__name__} cannot be exported. {CAN}")
-    return model.scaling_, model.basis_, model.coef_[:, None], None
+    return model.scaling_, model.basis_, model.coef_[:, None], None, ""
 
 
 def _columns(model: Any) -> tuple[tuple[ColumnCode, ...], bool, bool]:

@@ -300,10 +300,13 @@ def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) 
     """Say what each of several treatments gains over none, and the best for each person."""
     each = "; ".join(f"{arm} {with_interval(values[arm])}" for arm in arms)
     best, more = (values[n] for n in ("the best for each", "over the best for all"))
-    words = (
-        f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}. If "
-        f"each gets the one that is predicted to be best, or none: {with_interval(best)}. That is "
-        f"{with_interval(more)} more than the best single one for all."
+    words = f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}."
+    if more.standard_error == 0.0:
+        single = max(arms, key=lambda arm: values[arm].value)
+        return f"{words} {single} is predicted to be the best for everybody."
+    words += (
+        f" If each gets the one that is predicted to be best, or none: {with_interval(best)}. That "
+        f"is {with_interval(more)} more than the best single one for all."
     )
     low, _ = more.interval(0.95)
     if low > 0.0:
@@ -362,12 +365,27 @@ def clusters_in_words(strength: Any) -> str:
     return f"{words}: the variance is {strength.design_effect:.1f} times that of as many people."
 
 
-def compliers_in_words(compliers: Any, share: Any) -> str:
-    """Say what an offer made at random does to those who take it up because of it."""
+def compliers_in_words(compliers: Any, share: Any, *, only: bool = False) -> str:
+    """Say what an offer made at random does to those who take it up because of it.
+
+    If those who were made it are the ``only`` ones who could, they are all who were treated.
+    """
+    whom = "those who take it up because of the offer"
+    others = "those who never would, and those who do in any case"
+    if only:
+        whom = "the treated, who are those that take up the offer, as nobody else could"
+        others = "those who do not"
     return (
-        f"Effect on those who take it up because of the offer (about {share.value:.0%} of people): "
-        f"{with_interval(compliers)}, in units of the outcome. Nothing is said of others: those "
-        "who never would, and those who do in any case."
+        f"Effect on {whom} (about {share.value:.0%} of people): {with_interval(compliers)}, in "
+        f"units of the outcome. Nothing is said of others: {others}."
+    )
+
+
+def offer_in_words(gain: Any) -> str:
+    """Say what the offer itself brings, over all who are made it."""
+    return (
+        f"Gain of making the offer to everybody: {with_interval(gain)} a person, in units of the "
+        "outcome. Whoever does not take it up because of it gains nothing."
     )
 
 
@@ -408,6 +426,19 @@ def untested_in_words(
         f"Not tested: {alike} Two populations cannot show it, and any other difference between "
         "them passes for uplift."
     )
+
+
+def if_in_words(verdict: Any) -> str:
+    """Say on what an answer still rests, to go behind how far it is trusted."""
+    names = verdict.populations
+    if not verdict.untested or (verdict.has_panel and not verdict.is_randomised):
+        return ""
+    what = f"people respond alike in {' and '.join(names)}"
+    if verdict.is_randomised:
+        what = "the offer changes outcomes only through the treatment"
+    elif len(names) == 1:
+        what = "nothing beside the features and chance decided who was treated"
+    return f", if {what}, which these tables cannot show"
 
 
 def known_in_words(strength: Any, worth: float = math.nan) -> str:

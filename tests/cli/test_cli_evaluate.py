@@ -138,7 +138,9 @@ def test_costs_differences_earlier_tables_and_controls_are_held_against_gains(
         earlier += ["--before", f"{name}={tmp_path / f'before_{name}.parquet'}"]
     every = ("evaluate", "--cross", *tables(tmp_path), "--share", "50%")
     money = ("--cost", 0.8, "--value", 40, "--delta", 0.03)
-    code, out, _ = run(capsys, *every, *earlier, "--control", "moved", *money, "--json")
+    code, out, _ = run(
+        capsys, *every, *earlier, "--unaffected", "moved", *money, "--json"
+    )
     assert code == 0
     found = json.loads(out)["sensitivity"]
     assert [each["name"] for each in found["placebos"]] == [
@@ -154,7 +156,7 @@ def test_costs_differences_earlier_tables_and_controls_are_held_against_gains(
     assert "If the populations differ now as they did before" in found["words"][-1]
     for extra, message in (
         (earlier[:2], "give --before once for each population"),
-        (["--control", "mved"], "no column 'mved'"),
+        (["--unaffected", "mved"], "no column 'mved'"),
         (["--cost", 1], "--cost needs --value"),
         (["--delta", -1], "--delta must be a finite number, 0 or above"),
     ):

@@ -169,6 +169,57 @@ FEATURES = {
 }
 
 
+# Ids that a table of this size cannot be sure of: kept, with a word.
+MAYBE_IDS = {
+    "numbers given out ever faster": lambda k, n, y: (1e7 * RNG.beta(3, 1, n)).round(),
+    "blocks of numbers": lambda k, n, y: (
+        RNG.choice([1, 3, 4, 7, 9], n) * 1_000_000 + RNG.choice(10**6, n, replace=False)
+    ),
+    "two systems": lambda k, n, y: np.where(
+        RNG.random(n) < 0.5, RNG.integers(0, 10**5, n), RNG.integers(4e8, 5e8, n)
+    ),
+    "six digits": lambda k, n, y: RNG.choice(10**6, n, replace=False) // 2,
+}
+
+AMOUNTS = {
+    "income in cents": lambda k, n, y: (100 * RNG.lognormal(10.5, 0.5, n)).round(),
+    "revenue in cents": lambda k, n, y: (100 * RNG.lognormal(4.0, 1.2, n)).round(),
+    "milliseconds to failure": lambda k, n, y: (1e9 * RNG.weibull(1.8, n)).round(),
+    "a balance": lambda k, n, y: RNG.normal(0.0, 3e6, n).round(),
+    "weights in grams": lambda k, n, y: RNG.normal(75_000, 15_000, n).round(),
+    "metres driven": lambda k, n, y: RNG.gamma(4.0, 3e7, n).round(),
+    "prices in full hundreds": lambda k, n, y: 100 * RNG.gamma(3.0, 900, n).round(),
+}
+
+
+def test_what_may_be_an_id_is_kept_with_a_word():
+    for n in (60, 300):
+        for column in MAYBE_IDS.values():
+            with pytest.warns(ColumnWarning, match="'extra' .* and may be an id"):
+                data = load(four(column, n))
+            assert "extra" in data.feature_names
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ColumnWarning)
+                load(four(column, n), ignore=["extra"])
+
+
+@pytest.mark.parametrize("n", [60, 300, 3000])
+def test_whole_amounts_are_features_without_a_word(n):
+    """Also of small tables, and of many rows, of which few are then equal."""
+    for column in AMOUNTS.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ColumnWarning)
+            assert "extra" in load(four(column, n)).feature_names
+
+
+@pytest.mark.parametrize("name", ["customer", "Kunde", "account_no", "patient"])
+def test_whole_numbers_that_name_people_are_ids(name):
+    tables = four(lambda k, n, y: RNG.lognormal(10.0, 1.0, n).round(), 60)
+    named = {c: frame.rename(columns={"extra": name}) for c, frame in tables.items()}
+    with pytest.warns(ColumnWarning, match=f"'{name}' is a whole number that differs"):
+        assert name not in load(named).feature_names
+
+
 def test_a_column_that_is_no_feature_is_left_out_with_the_reason():
     for case in NO_FEATURES:
         column, reason = NO_FEATURES[case]

@@ -172,3 +172,24 @@ def test_tables_may_hold_doses_as_text(columns):
     assert str(plain) == str(text)
     kept = plain.take(np.arange(plain.n_rows))
     assert kept.checked.dose == plain.checked.dose == text.checked.dose
+
+
+def test_hidden_differences_are_in_units_of_the_outcome(columns, data, model):
+    """They are the same whether doses are counted in mails or in hundreds."""
+    cents = SeparateLabels(
+        **columns | {"treatment": 100 * columns["treatment"]}, dose=True
+    )
+    other = Uplift(random_state=0).fit(cents)
+    own, of_cents = (each.gain_.claim() for each in (model, other))
+    assert own.breakdown() == pytest.approx(of_cents.breakdown(), rel=1e-6)
+    # With a gap of g mails everywhere, a difference of delta moves the effect by about delta / g.
+    gap = np.exp(0.9 + 0.02) - np.exp(0.1 + 0.005)
+    assert own.breakdown() == pytest.approx(model.average_effect_.value * gap, rel=0.3)
+    found = [
+        diagnose(d, crossfit=m.crossfit_).sensitivity
+        for d, m in ((data, model), (cents, other))
+    ]
+    assert found[0].sigma == pytest.approx(found[1].sigma, rel=1e-6)
+    for one, two in zip(found[0].benchmarks, found[1].benchmarks, strict=True):
+        assert one.delta == pytest.approx(two.delta, rel=1e-6)
+        assert one.moves == pytest.approx(100.0 * two.moves, rel=1e-6)

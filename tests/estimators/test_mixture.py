@@ -6,13 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit
+from scipy.special import expit, xlogy
 from scipy.stats import binom
 from sklearn import config_context
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import (
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+)
 from sklearn.model_selection import GridSearchCV
 
 from unjoined import EMUplift, Uplift, load_model, save_model
@@ -34,7 +39,8 @@ from unjoined.model.specifications import (
 )
 
 SMALL = {"n_jobs": 1, "random_state": 0}
-FAMILIES = ["bernoulli", "mean", "gaussian"]
+FAMILIES = ["bernoulli", "mean", "gaussian", "poisson"]
+LINKS = {"bernoulli": expit, "poisson": lambda value: np.exp(0.4 * value)}
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -48,15 +54,17 @@ POLICIES = {"A": policy(1.2), "B": policy(-1.2, -0.5)}
 def problem(
     family, policies=POLICIES, effect=lambda X: 1.0 - 1.5 * X[:, 1], d=2, noise=None
 ):
-    """Base 0.2 + 0.8 x_0 and an effect, log-odds or outcome units."""
+    """Base 0.2 + 0.8 x_0 and an effect: log-odds, 2.5 times logarithms, or outcome units."""
 
     def mean(X, treated):
         value = 0.2 + 0.8 * X[:, 0] + (treated - 0.5) * effect(X)
-        return expit(value) if family == "bernoulli" else value
+        return LINKS.get(family, np.asarray)(value)
 
     def outcome(X, treated, rng):
         if family == "bernoulli":
             return (rng.random_sample(len(X)) < mean(X, treated)).astype(float)
+        if family == "poisson":
+            return rng.poisson(mean(X, treated)).astype(float)
         return mean(X, treated) + (
             rng.standard_normal(len(X)) if noise is None else noise(X, rng)
         )
@@ -290,9 +298,9 @@ def test_treating_all_and_none_reduces_it_to_two_regressions(family):
             arm = LogisticRegression().fit(data["X"][at], data["y"][at])
             expected = arm.predict_proba(data["X"])[:, 1]
         else:
-            expected = (
-                LinearRegression().fit(data["X"][at], data["y"][at]).predict(data["X"])
-            )
+            counts = PoissonRegressor(alpha=1e-3)
+            arm = counts if family == "poisson" else LinearRegression()
+            expected = arm.fit(data["X"][at], data["y"][at]).predict(data["X"])
         # Three coefficients of 250 rows: both are off by about sqrt(3 / 250) = 0.11 of the noise.
         assert np.sqrt(np.mean((found - expected) ** 2)) < 0.2
         assert np.corrcoef(found, expected)[0, 1] > 0.95
@@ -858,6 +866,11 @@ def test_the_score_is_the_mean_log_likelihood_written_out(family, fitted):
         if family == "bernoulli":
             p = e * expit(b + (1 - a) * u) + (1 - e) * expit(b - a * u)
             part = np.where(y == 1, p, 1 - p)
+        elif family == "poisson":
+            p = e * np.exp(b + (1 - a) * u) + (1 - e) * np.exp(b - a * u)
+            deviance = 2.0 * (xlogy(y, y / p) - y + p)
+            s2 = m.family.variance
+            part = np.exp(-0.5 * deviance / s2) / np.sqrt(2 * np.pi * s2)
         else:
             s = np.sqrt(m.family.variance)
             bell = lambda mean, s=s: np.exp(-0.5 * ((y - mean) / s) ** 2) / s  # noqa: E731
@@ -924,8 +937,8 @@ def test_em_and_the_additive_model_agree_on_a_linear_truth():
     ("model", "message"),
     [
         (
-            Uplift(family="poisson"),
-            r"family must be one of 'auto', 'bern.* got 'poisson'",
+            Uplift(family="logistic"),
+            r"family must be one of 'auto', 'bern.* got 'logistic'",
         ),
         (Uplift(shift_clip=-1.0), r"shift_clip must be .*got -1"),
         (
@@ -970,6 +983,8 @@ def test_a_real_outcome_is_not_bernoulli():
         InputError, match=r"'bernoulli' needs an outcome of two values; use 'mean'"
     ):
         Uplift(family="bernoulli").fit(**draw("real", n=200))
+    with pytest.raises(InputError, match=r"'poisson' needs outcomes of 0 or more"):
+        Uplift(family="poisson").fit(**draw("real", n=200))
 
 
 @pytest.mark.parametrize("family", ["mean", "gaussian"])

@@ -21,15 +21,23 @@ POLICIES = {
 }
 
 
-def problem(*, binary, names=("a", "b")):
+LINKS = {
+    "binary": expit,
+    "real": np.asarray,
+    "counts": lambda level: np.exp(0.5 * level),
+}
+
+
+def problem(kind, names=("a", "b")):
     def mean(X, treated):
         base = 0.5 * X[:, 0] - 0.3 * X[:, 1] ** 2
-        level = base + treated * (0.4 + 0.9 * X[:, 1])
-        return expit(level) if binary else level
+        return LINKS[kind](base + treated * (0.4 + 0.9 * X[:, 1]))
 
     def outcome(X, treated, rng):
-        if binary:
+        if kind == "binary":
             return 1.0 * (rng.random_sample(len(X)) < mean(X, treated))
+        if kind == "counts":
+            return 1.0 * rng.poisson(mean(X, treated))
         return mean(X, treated) + rng.standard_normal(len(X))
 
     policies = {name: POLICIES[name] for name in names}
@@ -43,10 +51,7 @@ def rows(data, order=None):
     return {name: np.asarray(data[name])[order] for name in data}
 
 
-DATA = {
-    binary: problem(binary=binary).draw(1000, random_state=0)
-    for binary in (True, False)
-}
+DATA = {kind: problem(kind).draw(1000, random_state=0) for kind in LINKS}
 X_NEW = np.random.default_rng(1).standard_normal((200, 2))
 
 
@@ -61,7 +66,7 @@ def fit(data, **options):
     return Uplift(n_jobs=1, random_state=0).fit(data, **options)
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["binary", "real"])
+@pytest.fixture(scope="module", params=LINKS)
 def known(request):
     data = DATA[request.param]
     return data, fit(SeparateLabels(**data, stream=True))
@@ -115,7 +120,7 @@ def test_all_rows_have_a_say_and_not_only_the_sample(known):
 
 
 def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
-    data = problem(binary=True).draw(200, random_state=3)
+    data = problem("binary").draw(200, random_state=3)
     model = fit(SeparateLabels(**data, stream=True))
     assert len(model.fit_.members) == 2 * len(
         model.candidates_.kept
@@ -132,7 +137,7 @@ def test_what_was_measured_on_a_sample_is_said_so(known):
 
 
 def test_populations_may_be_three_and_one_of_them_treated_throughout():
-    data = problem(binary=False, names="abc").draw(500, random_state=0)
+    data = problem("real", names="abc").draw(500, random_state=0)
     model = fit(SeparateLabels(**data, stream=400))
     assert model.populations_ == ["a", "b", "c"]
     np.testing.assert_array_equal(model.predict_policies(X_NEW)[:, 2], 1.0)
@@ -178,18 +183,18 @@ def test_a_checkpoint_goes_on_where_the_fit_stopped(known, tmp_path):
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     file = tmp_path / "passes"
     with pytest.raises(OSError, match="disk"):
-        fit(SeparateLabels.from_chunks(Breaks(DATA[True], 4)), checkpoint=file)
+        fit(SeparateLabels.from_chunks(Breaks(DATA["binary"], 4)), checkpoint=file)
     with pytest.raises(TableError, match="belongs to another fit"):
-        fit(SeparateLabels(**DATA[False], stream=True), checkpoint=file)
+        fit(SeparateLabels(**DATA["real"], stream=True), checkpoint=file)
     file.write_bytes(b"nothing of ours")
     with pytest.raises(TableError, match="is not a checkpoint of this fit"):
-        fit(SeparateLabels(**DATA[True], stream=True), checkpoint=file)
+        fit(SeparateLabels(**DATA["binary"], stream=True), checkpoint=file)
 
 
 @pytest.mark.parametrize("change", ["X", "y", "sample_weight"])
 def test_a_checkpoint_notices_a_changed_row_outside_of_the_sample(tmp_path, change):
     """One row of 4,000; of each table 300 are in the sample, and few changes enter it."""
-    data, file = rows(DATA[False]), tmp_path / "passes"
+    data, file = rows(DATA["real"]), tmp_path / "passes"
     data["sample_weight"] = np.ones(len(data["y"]))
     with pytest.raises(OSError, match="disk"):
         fit(SeparateLabels.from_chunks(Breaks(data, 4)), checkpoint=file)
@@ -201,13 +206,13 @@ def test_a_checkpoint_notices_a_changed_row_outside_of_the_sample(tmp_path, chan
 
 
 def test_a_source_that_empties_is_refused():
-    sources = iter([[rows(DATA[True])], []])
+    sources = iter([[rows(DATA["binary"])], []])
     with pytest.raises(TableError, match="had rows before and has none now"):
         fit(SeparateLabels.from_chunks(lambda: next(sources)))
 
 
 def test_what_needs_all_rows_in_memory_is_refused(tmp_path):
-    data = SeparateLabels(**DATA[True], stream=True)
+    data = SeparateLabels(**DATA["binary"], stream=True)
     with pytest.raises(InputError, match="shift='classifier' needs all rows in memory"):
         Uplift(shift="classifier").fit(data)
     with pytest.raises(
@@ -220,13 +225,13 @@ def test_what_needs_all_rows_in_memory_is_refused(tmp_path):
         ):
             model.score(data)
     with pytest.raises(InputError, match="checkpoint is for streamed rows"):
-        fit(DATA[True], checkpoint=tmp_path / "c")
+        fit(DATA["binary"], checkpoint=tmp_path / "c")
 
 
 def test_a_checkpoint_needs_a_seed(tmp_path):
     with pytest.raises(InputError, match="needs an integer random_state"):
         Uplift().fit(
-            SeparateLabels(**DATA[True], stream=True), checkpoint=tmp_path / "c"
+            SeparateLabels(**DATA["binary"], stream=True), checkpoint=tmp_path / "c"
         )
 
 

@@ -8,8 +8,10 @@ from html import unescape
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from problems import PROBLEMS
 from scipy.special import expit
+from sklearn.linear_model import PoissonRegressor
 from trials import oracle_share
 
 from unjoined import Uplift, identification_strength
@@ -285,6 +287,56 @@ def test_the_table_of_forms_reads_well_as_text_in_a_notebook_and_as_a_frame(mode
     assert _rows(hostile)[1][0] == "<b>&</b>"
     for whole in (model.fit_, model.policies_, model.fit_.best, model.fit_.members[0]):
         assert "array" not in repr(whole)
+
+
+def visits(n, seed):
+    """Counts that treatment raises by a factor that grows with x_0."""
+
+    def mean(X, treated):
+        return np.exp(0.6 * X[:, 1] + treated * (0.3 + 0.3 * X[:, 0]))
+
+    sides = {"A": 1.0, "B": -1.0}
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 3)),
+        policies={k: lambda X, v=v: expit(v + 0.3 * X[:, 2]) for k, v in sides.items()},
+        outcome=lambda X, t, rng: 1.0 * rng.poisson(mean(X, t)),
+        outcome_mean=mean,
+    )
+    return problem, problem.draw(n, random_state=seed)
+
+
+def test_counts_have_logarithms_and_rank_as_joint_labels_would():
+    """The oracle is a Poisson regression that knows the treatment of as many outcome rows."""
+    problem, data = visits(2000, 0)
+    model = Uplift(n_jobs=1, random_state=0).fit(data)
+    assert model.family_ == "poisson"
+    test = problem.draw_joint(4000, random_state=1)
+    rows = problem.draw_joint(4000, random_state=2)
+
+    def design(X, t):
+        return np.column_stack([X, t, X * np.expand_dims(t, -1)])
+
+    joint = PoissonRegressor(alpha=1e-3).fit(design(rows.X, rows.treatment), rows.y)
+    ones = np.ones(4000)
+    best = joint.predict(design(test.X, ones)) - joint.predict(design(test.X, 0 * ones))
+    shares = [oracle_share(u, test.uplift) for u in (model.predict(test.X), best)]
+    assert shares[0] > 0.9 * shares[1]
+    assert shares[1] > 0.95
+    plain = Uplift(family="mean", n_jobs=1, random_state=0).fit(data)
+    error, other = (
+        np.mean((fit.predict(test.X) - test.uplift) ** 2) for fit in (model, plain)
+    )
+    assert error < other
+    treated, untreated = model.predict_outcomes(test.X)
+    assert_allclose(treated - untreated, model.predict(test.X), atol=1e-12)
+    assert (untreated > 0.0).all()
+
+
+@pytest.mark.parametrize("change", [lambda y: y + 0.5, lambda y: y - 1.0])
+def test_other_numbers_than_counts_have_means(change):
+    data = dict(visits(100, 0)[1])
+    model = Uplift(n_jobs=1, random_state=0).fit(**data | {"y": change(data["y"])})
+    assert model.family_ == "mean"
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")

@@ -37,7 +37,7 @@ NAMES = [
 ]  # the last three are names that queries use
 
 
-def tables(*, real=False):
+def tables(kind=""):
     """Return rows with text, dates, hostile names and missing values, and new people."""
     rng = np.random.default_rng(0)
     data = dict(campaign_problem().draw(400, random_state=0))
@@ -49,9 +49,9 @@ def tables(*, real=False):
         rng.integers(0, 300, n), unit="D"
     )
     X.loc[rng.random(n) < 0.1, "age"] = np.nan
-    if real:
-        outcome = ~np.isnan(data["y"])
-        data["y"] = np.where(outcome, 3.0 * data["y"] + rng.normal(size=n), data["y"])
+    if kind:
+        noise = rng.poisson(1.0, n) if kind == "counts" else rng.normal(size=n)
+        data["y"] = 3.0 * data["y"] + noise  # NaN stays NaN
     new = X.sample(200, random_state=1).reset_index(drop=True)
     new.loc[:4, REGION] = "unseen"
     new.loc[5:8, "days"] = 1e4
@@ -80,19 +80,20 @@ def by_sql(model, people, collation="binary"):
 
 
 MODELS = {
-    "additive": (Uplift(random_state=0), False),
-    "mean": (Uplift(random_state=0), True),
-    "smooth": (MinMaxUplift(random_state=0), False),
-    "fourier": (MinMaxUplift(basis="fourier", random_state=0), False),
-    "gaussian": (MinMaxUplift(basis="gaussian", n_centers=20, random_state=0), False),
-    "weighted": (WeightedUplift(basis="linear", random_state=0), False),
+    "additive": (Uplift(random_state=0), ""),
+    "mean": (Uplift(random_state=0), "real"),
+    "poisson": (Uplift(random_state=0), "counts"),
+    "smooth": (MinMaxUplift(random_state=0), ""),
+    "fourier": (MinMaxUplift(basis="fourier", random_state=0), ""),
+    "gaussian": (MinMaxUplift(basis="gaussian", n_centers=20, random_state=0), ""),
+    "weighted": (WeightedUplift(basis="linear", random_state=0), ""),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_queries_equal_predict_with_text_dates_gaps_and_hostile_names(name):
-    model, real = MODELS[name]
-    data, new = tables(real=real)
+    model, kind = MODELS[name]
+    data, new = tables(kind)
     expected = model.fit(**data).predict(new)
     assert np.ptp(expected) > 0.01
     assert_allclose(by_sql(model, new), expected, atol=1e-9, rtol=0)

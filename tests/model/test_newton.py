@@ -11,11 +11,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
+from sklearn.metrics import mean_poisson_deviance
 
 from unjoined.model.families import (
     BernoulliFamily,
     GaussianFamily,
     MeanFamily,
+    PoissonFamily,
     choose_threshold,
 )
 from unjoined.model.newton import (
@@ -38,6 +40,7 @@ LAWS = {
     "mean": MeanFamily(variance=0.8),
     "huber": MeanFamily(threshold=0.8, variance=0.8),
     "gaussian": GaussianFamily(SPLIT, variance=0.8),
+    "poisson": PoissonFamily(SPLIT, variance=0.8),
 }
 EVERY_LAW = pytest.mark.parametrize("name", LAWS)
 BLOCK, GROUPS = np.arange(3), ("constant", "line", "line")
@@ -56,6 +59,8 @@ def draw(n, seed=0, name="bernoulli", propensity=None):
     y = mean + rng.standard_normal(n)
     if name == "bernoulli":
         y = (rng.random(n) < expit(mean)).astype(float)
+    if name == "poisson":
+        y = rng.poisson(np.exp(0.3 * mean)).astype(float)
     exposure = e - SPLIT if name in ("mean", "huber") else e
     return AdditiveRows(values, y, exposure, rng.uniform(0.5, 2.0, n))
 
@@ -109,6 +114,15 @@ def slow_losses(name, rows, coef):
     if name == "bernoulli":
         m = e * expit(up) + (1 - e) * expit(down)
         return -(y * np.log(m) + (1 - y) * np.log(1 - m))
+    if name == "poisson":
+        m = e * np.exp(up) + (1 - e) * np.exp(down)
+        return (
+            0.5
+            * np.array(
+                [mean_poisson_deviance([a], [b]) for a, b in zip(y, m, strict=True)]
+            )
+            / 0.8
+        )
     if name == "gaussian":
         s = np.sqrt(0.8)
         return -np.log(e * norm.pdf(y, up, s) + (1 - e) * norm.pdf(y, down, s))
@@ -282,6 +296,11 @@ def test_renewed_noise_is_the_mean_squared_residual_and_the_sums_follow():
             bounded = np.clip(error, -0.8, 0.8)
             variance = rows.weight @ bounded**2 / (rows.weight @ near - 2.5)
             assert law.variance == pytest.approx(variance, rel=1e-12)
+        elif name == "poisson":
+            up, down = law.arms(b, u, b)
+            mean = rows.exposure * up + (1.0 - rows.exposure) * down
+            pearson = rows.weight @ ((rows.y - mean) ** 2 / mean)
+            assert law.variance == pytest.approx(pearson / (rows.weight.sum() - 2.5))
         elif name == "gaussian":
             assert known is None
             spread = law(rows.y, rows.exposure, b, u)
@@ -624,9 +643,13 @@ def test_a_large_effect_is_not_shrunk_away_and_the_noise_is_found():
         rows = draw(4000, 8, name)
         fit = fit_free(rows, LAWS[name])
         assert fit.converged
-        assert_allclose(fit.coef, [0.3, 1.0, 0.0, 1.0, 0.0, -1.0], atol=0.45)
+        times = 0.3 if name == "poisson" else 1.0  # logarithms
+        truth = times * np.array([0.3, 1.0, 0.0, 1.0, 0.0, -1.0])
+        assert_allclose(fit.coef, truth, atol=0.45 * times)
         assert fit.scales.precision[4] > fit.scales.precision[5]  # idle, busy
         if name == "gaussian":
+            assert fit.family.variance == pytest.approx(1.0, abs=0.15)
+        if name == "poisson":  # that of treatments is small beside it
             assert fit.family.variance == pytest.approx(1.0, abs=0.15)
         if name == "mean":  # unknown treatments add e (1 - e) u^2
             assert 1.0 < fit.family.variance < 1.6

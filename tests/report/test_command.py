@@ -280,7 +280,7 @@ def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores)
 
 def test_check_fit_and_report_agree_on_the_same_tables(capsys, here, write_campaign):
     """One cross-fit of one seed: the same strength and the same average, whoever is asked."""
-    write_campaign(here, n_per_table=150, n_customers=100, seed=0)
+    write_campaign(here, n_per_table=600, n_customers=100, seed=0)
     tables = table_options(here)
     checked = json.loads(run(capsys, "check", *tables, "--json")[1])
     fitted = json.loads(run(capsys, "fit", *tables, "--model", "m.skops", "--json")[1])
@@ -288,8 +288,10 @@ def test_check_fit_and_report_agree_on_the_same_tables(capsys, here, write_campa
     words = ["--model", "m.skops", "--out", "r.html", "--despite-red", "--json"]
     reported = json.loads(run(capsys, "report", *tables, *words)[1])
     page = (here / "r.html").read_text("utf-8")
-    for end in ("value", "low", "high"):
-        assert reported["average_effect"][end] == pytest.approx(
-            fitted["average_effect"][end]
-        )
+    for name in ("average_effect", "relative_effect"):
+        for end in ("value", "low", "high"):
+            assert reported[name][end] == pytest.approx(fitted[name][end])
+    share = f"{100 * fitted['relative_effect']['value']:+.0f}% (95% interval "
+    assert f"gain if everyone is treated; {share}" in html.unescape(page)
+    assert "of what it would be untreated" in page
     assert f"{checked['strength']:.3g}" in html.unescape(page)

@@ -14,7 +14,9 @@ from unjoined.cli.options import (
     Both,
     Categories,
     Cluster,
+    Control,
     Count,
+    Dose,
     Features,
     Ignore,
     NeverHarms,
@@ -38,11 +40,13 @@ from unjoined.cli.show import (
     print_json,
     show_labels,
     show_titled,
+    show_verdict,
     stop_if,
 )
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.tables import read_table
 from unjoined.errors import InputError
+from unjoined.estimators.arms import ArmUplift
 from unjoined.evaluate import planner
 from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.verdict import RED
@@ -73,6 +77,8 @@ def check(
     count: Count = None,
     randomised: Randomised = False,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -91,6 +97,9 @@ def check(
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])
+    if tables.control is not None:
+        _check_arms(tables, seed, as_json=as_json)
+        return
     with noted() as notes:
         data = tables.stream() if tables.in_pieces else tables.read()
         people = None if asked is None else read_table(asked)
@@ -112,6 +121,22 @@ def check(
     else:
         show_diagnosis(console(), data, result)
     stop_if(result.colour == RED)
+
+
+def _check_arms(tables: Tables, seed: int, *, as_json: bool) -> None:
+    """Say of each of several treatments whether the tables tell it from the others."""
+    out = console(quiet=as_json)
+    with noted() as notes:
+        data = tables.read()
+        fitted = ArmUplift(random_state=seed).fit(data)
+    show_labels(out, data.summary())
+    facts: dict[str, Any] = {"control": fitted.control_, "warnings": notes}
+    for arm, model in fitted.models_.items():
+        out.print(f"{arm}: {model.summary_lines()['policies']}", soft_wrap=True)
+        facts[arm] = show_verdict(out, model.verdict_)
+    if as_json:
+        print_json(facts)
+    stop_if(fitted.verdict_.colour == RED)
 
 
 def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
@@ -151,6 +176,8 @@ def plan_study(
     cluster: Cluster = None,
     count: Count = None,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     gap: Annotated[
         float | None,
         typer.Option(
@@ -207,6 +234,7 @@ def plan_study(
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
     tables = Tables.of(ctx)
+    tables.refuse_arms("plan-study")
     data: Any
     if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (
         None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unjoined._validation import check_not_negative, check_option
-from unjoined.cli.fit import ESTIMATORS
+from unjoined.cli.fit import ESTIMATORS, unfitted
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
@@ -17,14 +17,17 @@ from unjoined.cli.options import (
     Categories,
     Chunks,
     Cluster,
+    Control,
     Cost,
     Count,
+    Dose,
     Features,
     Ignore,
     Outcome,
     Outcomes,
     Policies,
     Population,
+    Randomised,
     Seed,
     Treated,
     Treatment,
@@ -40,8 +43,12 @@ from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
-from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift, sensitivity
-from unjoined.evaluate.sensitivity import Sensitivity
+from unjoined.evaluate.evaluate import (
+    Evaluation,
+    cross_evaluate,
+    evaluate_uplift,
+    sensitivity,
+)
 from unjoined.evaluate.tables import was_fitted_to
 
 
@@ -67,7 +74,10 @@ def evaluate(
     weight: Weight = None,
     cluster: Cluster = None,
     count: Count = None,
+    randomised: Randomised = False,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -117,10 +127,10 @@ def evaluate(
             help="Outcomes of an earlier time, when nobody was treated; of each population.",
         ),
     ] = None,
-    control: Annotated[
+    unaffected: Annotated[
         list[str] | None,
         typer.Option(
-            "--control",
+            "--unaffected",
             metavar="COLUMN",
             help="Column of the outcome tables that treatment cannot have changed; repeatable.",
         ),
@@ -143,6 +153,7 @@ def evaluate(
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
     tables = Tables.of(ctx)
+    tables.refuse_arms("evaluate")
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
@@ -152,11 +163,10 @@ def evaluate(
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
     asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
-    asked["same"] = [split_names("--same", names) for names in same] if same else None
+    asked["same"] = _same(same)
     spent = _cost_in_outcomes(cost, value)
-    if delta is not None:
-        check_not_negative("--delta", delta)
-    make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
+    check_not_negative("--delta", delta or 0.0)
+    check_option("--estimator", estimator, ESTIMATORS)
     with noted() as notes:
         if model is None:
             if chunks:
@@ -166,10 +176,15 @@ def evaluate(
                     "--model."
                 )
             data = tables.read()
-            fitted = make(random_state=seed)
+            fitted = unfitted(estimator, seed, randomised=randomised)
             found = cross_evaluate(fitted, data, folds, **asked)
         else:
             fitted = load_model(model)
+            if randomised and not getattr(fitted, "randomised", False):
+                raise InputError(
+                    f"{str(model)!r} was fitted without --randomised, so that it ranks people by "
+                    "the effect on all of them. Fit it with --randomised, or leave it out."
+                )
             tables = tables.of_model(fitted)
             if chunks is None:
                 chunks = tables.in_pieces
@@ -180,11 +195,10 @@ def evaluate(
                     "tables that it has not seen, or --cross in place of --model."
                 )
             found = evaluate_uplift(fitted, data, **asked)
-        turns = found.sensitivity
-        if before or control:
-            fitted = fitted.fit(data) if cross else fitted
-            turns = _beside(fitted, tables, data, before, control, asked)
-    found = replace(found, sensitivity=turns.at(cost=spent, delta=delta))
+        if before or unaffected:
+            own = tables, data
+            found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
+    found = _held_against(found, spent, delta)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
         return
@@ -196,25 +210,31 @@ def evaluate(
 
 
 def _beside(
+    found: Evaluation,
     fitted: UpliftEstimator,
     tables: Tables,
     data: SeparateLabels,
     before: list[str] | None,
-    control: list[str] | None,
+    unaffected: list[str] | None,
     asked: dict[str, Any],
-) -> Sensitivity:
-    """Return what turns decisions, with what outcomes say that treatment cannot have changed."""
+    *,
+    cross: bool,
+) -> Evaluation:
+    """Return an evaluation with what outcomes say that treatment cannot have changed."""
+    if found.sensitivity is None:
+        return found
     if data.is_streamed:
         raise InputError(
-            "--before and --control need all rows in memory. Leave out --chunks."
+            "--before and --unaffected need all rows in memory. Leave out --chunks."
         )
-    return sensitivity(
-        fitted,
+    turns = sensitivity(
+        fitted.fit(data) if cross else fitted,
         data,
         before=tables.earlier(before, data) if before else None,
-        controls={name: tables.control(name, data) for name in control or ()},
+        controls={name: tables.unaffected(name, data) for name in unaffected or ()},
         **asked,
     )
+    return replace(found, sensitivity=turns)
 
 
 def _rules(
@@ -226,6 +246,18 @@ def _rules(
     }
     rules |= {f"from {t:g} on": ("threshold", t) for t in thresholds or ()}
     return rules or None
+
+
+def _held_against(found: Evaluation, cost: float, delta: float | None) -> Evaluation:
+    """Return an evaluation whose claims are held against a cost and a difference."""
+    if found.sensitivity is None:
+        return found
+    return replace(found, sensitivity=found.sensitivity.at(cost=cost, delta=delta))
+
+
+def _same(groups: list[str] | None) -> list[list[str]] | None:
+    """Return the groups of populations that have the same base, None if all have."""
+    return [split_names("--same", names) for names in groups] if groups else None
 
 
 def _cost_in_outcomes(cost: float, value: float | None) -> float:

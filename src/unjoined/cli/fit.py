@@ -20,7 +20,9 @@ from unjoined.cli.options import (
     Checkpoint,
     Chunks,
     Cluster,
+    Control,
     Count,
+    Dose,
     Features,
     Force,
     Ignore,
@@ -52,6 +54,7 @@ from unjoined.cli.show import (
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import available_bytes
 from unjoined.errors import InputError, LeftOutWarning, WeakIdentificationWarning
+from unjoined.estimators.arms import ArmUplift
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.model_file import rows_held
@@ -106,6 +109,8 @@ def fit(
     count: Count = None,
     randomised: Randomised = False,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     estimator: Annotated[
         str,
         typer.Option(
@@ -151,7 +156,9 @@ def fit(
         else:
             tables.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, tables, estimator, chunks)
-            start = _unfitted(estimator, seed, randomised=randomised)
+            start = unfitted(
+                estimator, seed, randomised=randomised, several=control is not None
+            )
             if checkpoint is not None and not pieces:
                 raise InputError(
                     "--checkpoint is for tables that are read with --chunks."
@@ -232,8 +239,17 @@ def _in_pieces(
     return True
 
 
-def _unfitted(estimator: str, seed: int, *, randomised: bool) -> UpliftEstimator:
+def unfitted(
+    estimator: str, seed: int, *, randomised: bool, several: bool = False
+) -> UpliftEstimator:
     """Return the estimator that was asked for."""
+    if several and (estimator != "auto" or randomised):
+        raise InputError(
+            "--control is for the default estimator, without --randomised. Leave out "
+            + ("--randomised." if randomised else "--estimator.")
+        )
+    if several:
+        return ArmUplift(random_state=seed)
     if not randomised:
         return ESTIMATORS[estimator](random_state=seed)
     if estimator != "auto":
@@ -258,6 +274,11 @@ def _fit_rows(
     data = tables.read()
     show_labels(out, data.summary())
     fitted = estimator.fit(data)
+    if isinstance(fitted, ArmUplift):
+        left_out = {c.name: c.reason for c in data.left_out}
+        left_out |= dict.fromkeys(tables.ignored, IGNORED)
+        _show_features(out, fitted, left_out)
+        return fitted, _arm_facts(fitted) | {"rows": data.n_rows, "left_out": left_out}
     crossfit = getattr(fitted, "crossfit_", None)
     kinds = (OUTCOME, TREATMENT)
     if min(c.n_rows for c in data.summary() if c.kind in kinds) >= FOLDS:
@@ -281,6 +302,20 @@ def _fit_rows(
         "left_out": left_out,
         "uplift": uplift_summary(uplift),
     }
+
+
+def _arm_facts(fitted: ArmUplift) -> Facts:
+    """Return what each of several treatments does, for JSON."""
+    values = {name: estimate_facts(value) for name, value in fitted.values_.items()}
+    each = {
+        arm: {
+            "average_effect": estimate_facts(model.average_effect_),
+            "strength": model.identification_.strength,
+            "verdict": model.verdict_.to_dict(),
+        }
+        for arm, model in fitted.models_.items()
+    }
+    return {"control": fitted.control_, "values": values, "treatments": each}
 
 
 def _fit_pieces(
@@ -337,7 +372,7 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     """Print what a model found, ending in the verdict; return all numbers of it."""
     names = getattr(fitted, "feature_names_in_", None)  # sums of plain arrays have none
     strength = fitted.identification_
-    facts: Facts = {
+    facts: Facts = strength.known_facts() | {
         "features": None if names is None else [str(name) for name in names],
         "f_statistic": strength.f_statistic,
         "strength": strength.strength,
@@ -353,14 +388,18 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["relative_effect"] = (
             None if relative is None else estimate_facts(relative)
         )
+    if getattr(fitted, "randomised", False):
+        facts["compliers"] = estimate_facts(fitted.compliers_)
+        facts["complier_share"] = estimate_facts(fitted.complier_share_)
+        facts["offer"] = estimate_facts(fitted.gain_.everyone())
     lines = fitted.summary_lines()
     del lines["features"]  # all of them have been named
     if strength.is_weak and fitted.verdict_.is_settled:
-        del lines["policies"]
+        lines.pop("policies", None)
     for line in lines.values():
         out.print(line)
-    if (
-        average is not None and "differences" not in lines
+    if average is not None and not any(
+        "differences" in about for about in lines
     ):  # which says whom it speaks for
         out.print(
             f"The average effect {reach_in_words(getattr(fitted, 'gain_', None))}"

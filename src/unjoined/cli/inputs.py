@@ -62,6 +62,8 @@ class Tables:
         cluster: str | None = None,
         count: str | None = None,
         treated: Sequence[str] | None = None,
+        dose: bool = False,
+        control: str | None = None,
     ) -> None:
         """Check what can be checked before a table is read."""
         # By population; under "" if a column tells the population.
@@ -85,6 +87,8 @@ class Tables:
         self.treated = (
             treated or None
         )  # treatments that mean treated, if they are not plain
+        self.is_dose = dose
+        self.control = control
         self.text: tuple[
             str, ...
         ] = ()  # columns of text files that are left as they are written
@@ -139,6 +143,8 @@ class Tables:
             "--features": self.features,
             "--ignore": self.ignored,
             "--treated": self.treated,
+            "--dose": self.is_dose,
+            "--control": self.control,
         }
         return tables | self.columns | lists
 
@@ -162,7 +168,18 @@ class Tables:
         """The option for which all rows have to be in memory, if there is one."""
         if self.columns["--count"]:
             return "--count"
+        if self.is_dose or self.control is not None:
+            return "--dose" if self.is_dose else "--control"
         return "--both" * bool(self.both) or "--policies" * bool(self.policies)
+
+    def refuse_arms(self, command: str) -> None:
+        """Refuse several treatments where one is looked at."""
+        if self.control is not None:
+            raise InputError(
+                f"{command} looks at one treatment, and --control says that there are several. "
+                "unjoined fit says what each of them does and how sure that is, and unjoined score "
+                "writes whom to give which."
+            )
 
     def memory(self) -> int:
         """Return about how many bytes the tables take in memory, with what a fit adds."""
@@ -198,7 +215,7 @@ class Tables:
             stream=False,
         )
 
-    def control(self, column: str, data: SeparateLabels) -> Array:
+    def unaffected(self, column: str, data: SeparateLabels) -> Array:
         """Read another outcome of the rows of now, NaN for rows that have none."""
         tables = copy(self)
         tables.columns = self.columns | {"--outcome": column}
@@ -258,6 +275,8 @@ class Tables:
             treatment=self.columns["--treatment"],
             population=self.population,
             treated=self.treated,
+            dose=self.is_dose,
+            control=self.control,
             sample_weight=self.columns["--weight"],
             cluster=self.columns["--cluster"],
             count=self.columns["--count"],

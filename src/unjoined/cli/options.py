@@ -106,6 +106,21 @@ Count = Annotated[
         help="Column with the number of people that a row stands for.",
     ),
 ]
+Dose = Annotated[
+    bool,
+    typer.Option(
+        "--dose",
+        help="Treatments are amounts, such as a number of mails: uplift is that of one unit.",
+    ),
+]
+Control = Annotated[
+    str | None,
+    typer.Option(
+        "--control",
+        metavar="VALUE",
+        help="The treatment that is none, where there are several others.",
+    ),
+]
 Randomised = Annotated[
     bool,
     typer.Option(
@@ -181,6 +196,14 @@ Budget = Annotated[
         "--budget", metavar="MONEY", help="Most that may be spent; needs --cost."
     ),
 ]
+Costs = Annotated[
+    str,
+    typer.Option(
+        "--cost",
+        metavar="MONEY",
+        help="What treating one person costs; with several treatments mail=0.5,phone=3.",
+    ),
+]
 Cost = Annotated[
     float,
     typer.Option("--cost", metavar="MONEY", help="What treating one person costs."),
@@ -240,6 +263,31 @@ def as_share(text: str, option: str = "--share") -> float:
     if percent and number > 100.0:
         raise InputError(f"{option} must be 100% of people at most, got {text}.")
     return check_share(option, number / 100.0 if percent else number, zero_allowed=True)
+
+
+def as_costs(text: str, arms: Sequence[str] = ()) -> dict[str, float]:
+    """Take costs of treatments apart: one number for all, or NAME=MONEY, comma-separated."""
+    parts = [part.partition("=") for part in text.split(",")]
+    try:
+        if len(parts) == 1 and not parts[0][1]:
+            return dict.fromkeys(arms or ("",), float(text))
+        costs = {name.strip(): float(money) for name, _, money in parts}
+    except ValueError:
+        raise InputError(
+            f"--cost must be a number, or NAME=MONEY for each treatment such as mail=0.5,phone=3, "
+            f"got {text!r}."
+        ) from None
+    if {*costs} != {*arms}:
+        what = (
+            f"treatments {shown(arms)}"
+            if arms
+            else "one treatment, and takes one number"
+        )
+        raise InputError(
+            f"--cost names {shown([*costs])}, and the model is of {what}. Give one number for all, "
+            "or one for each."
+        )
+    return costs
 
 
 def as_policies(entries: Sequence[str] | None) -> dict[str, str | float]:

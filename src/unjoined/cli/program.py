@@ -184,6 +184,8 @@ LABELS = (
     "cluster",
     "count",
     "treated",
+    "dose",
+    "control",
     "randomised",
 )
 COLUMNS = (*LABELS, "features", "ignore", "categories")
@@ -210,7 +212,7 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
     settings = _read_toml(path)
     for key, value in settings.items():
         name = key.replace("-", "_")
-        if isinstance(value, dict) and name not in (*TABLES, POLICIES):
+        if isinstance(value, dict) and name not in (*TABLES, POLICIES, "cost"):
             if key not in COMMANDS:
                 raise TableError(_unknown(path, f"[{key}]", COMMANDS, "for commands"))
         elif name not in SHARED:
@@ -290,6 +292,8 @@ def _value(path: Path, name: str, value: Any, parameter: Any, *, is_file: bool) 
         return _beside(path, name, value)
     if parameter.nargs == -1 or getattr(parameter, "multiple", False):
         return [str(word) for word in _as_list(value)]
+    if isinstance(value, dict):
+        value = [f"{key}={part}" for key, part in value.items()]
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 

@@ -27,9 +27,11 @@ from unjoined.cli.options import (
     Budget,
     Categories,
     Cluster,
+    Control,
     Cost,
     Count,
     DespiteRed,
+    Dose,
     Features,
     Force,
     Ignore,
@@ -89,6 +91,8 @@ def report(
     cluster: Cluster = None,
     count: Count = None,
     treated: Treated = None,
+    dose: Dose = False,
+    control: Control = None,
     unit: Annotated[
         str | None,
         typer.Option("--unit", help="What outcomes are called, such as purchases."),
@@ -139,6 +143,7 @@ def report(
     """Write a report: whom to treat, what it brings, how far to trust it."""
     tables = Tables.of(ctx)
     tables.require("report needs {}.")
+    tables.refuse_arms("report")
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
     _check_files(

@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 
 from unjoined._support import import_extra
-from unjoined._typing import Array, BoolArray, Frame
+from unjoined._typing import Array, BoolArray, Frame, IntArray
 from unjoined._validation import check_finite, check_not_negative, shown
 from unjoined.cli.inputs import TABLE, Named, as_table, check_paths, written_columns
 from unjoined.cli.options import (
     AsJson,
     Budget,
-    Cost,
+    Costs,
     DespiteRed,
     Force,
     Keep,
@@ -28,6 +28,7 @@ from unjoined.cli.options import (
     People,
     Share,
     Value,
+    as_costs,
     as_share,
     select_columns,
     split_names,
@@ -48,11 +49,12 @@ from unjoined.data.files import table_ending
 from unjoined.data.tables import estimate_rows, scan_table
 from unjoined.data.write import write_table
 from unjoined.errors import InputError, TableError
+from unjoined.estimators.arms import ArmUplift
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
 from unjoined.evaluate.estimate import NEARLY_ALL, Estimate
 from unjoined.evaluate.verdict import RED
-from unjoined.targeting import treatment_rank
+from unjoined.targeting import assign_arms, treatment_rank
 from unjoined.words import (
     interval,
     is_bounded,
@@ -168,7 +170,7 @@ def score(
         ),
     ] = None,
     budget: Budget = None,
-    cost: Cost = 0.0,
+    cost: Costs = "0",
     value: Value = None,
     keep: Keep = None,
     despite_red: DespiteRed = False,
@@ -189,9 +191,22 @@ def score(
             f"--keep cannot copy the column {taken[0]!r}, because the list has its own column of "
             "that name. Rename yours in the table."
         )
-    target = Target(share, top, threshold, budget, cost, value)
     fitted = load_model(model)
     screen = console(quiet=as_json)
+    if isinstance(fitted, ArmUplift):
+        if share is not None or top is not None or threshold is not None:
+            raise InputError(
+                "--share, --top and --threshold say how many get one treatment, and this model is "
+                "of several. Say --budget with --cost NAME=MONEY,... and --value, or neither."
+            )
+        paid = ArmCosts.of(fitted, as_costs(cost, fitted.arms_), value, budget)
+        with noted() as notes:
+            facts = write_arms(screen, paid, people, kept, out, despite_red=despite_red)
+        if as_json:
+            print_json(facts | {"warnings": notes})
+        stop_if(fitted.verdict_.colour == RED and not despite_red)
+        return
+    target = Target(share, top, threshold, budget, as_costs(cost)[""], value)
     with noted() as notes:
         scored = Scored.of_table(fitted, people, kept)
     for note in getattr(fitted, "notes_", ()):
@@ -203,6 +218,116 @@ def score(
     if as_json:
         print_json({"out": str(written)} | facts | {"warnings": notes})
     stop_if(stops)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCosts:
+    """Several treatments, what each costs, and what may be spent."""
+
+    model: ArmUplift
+    costs: Array  # (J,) money
+    value: float  # of one unit of the outcome
+    budget: float | None
+
+    @classmethod
+    def of(
+        cls,
+        model: ArmUplift,
+        costs: dict[str, float],
+        value: float | None,
+        budget: float | None,
+    ) -> ArmCosts:
+        """Refuse costs that nothing is held against."""
+        if any(costs.values()) and value is None:
+            raise InputError(
+                "--cost needs --value, what one unit of the outcome is worth, so that treatments "
+                "can be held against what they cost."
+            )
+        if budget is not None and not any(costs.values()):
+            raise InputError("--budget needs --cost, what each treatment costs.")
+        return cls(
+            model,
+            np.array([costs[arm] for arm in model.arms_]),
+            1.0 if value is None else value,
+            budget,
+        )
+
+
+def write_arms(
+    out: Console,
+    paid: ArmCosts,
+    table: Named,
+    keep: list[str],
+    file: Path,
+    *,
+    despite_red: bool,
+) -> dict[str, Any]:
+    """Write each person's uplift by every treatment and which to give; say what that brings."""
+    arrow = import_extra("pyarrow", extra="cli")
+    model = paid.model
+    pieces = list(_score_pieces(model, table, keep))
+    if not pieces:
+        raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
+    kept, uplift, _, _, missing, outside, ignored = zip(*pieces, strict=True)
+    found = np.concatenate(uplift)
+    n = len(found)
+    rows = arrow.concat_tables(kept, promote_options="permissive")
+    rows = rows if keep else arrow.table({"row": np.arange(n)})
+    for arm, column in zip(model.arms_, found.T, strict=True):
+        rows = rows.append_column(f"uplift_{arm}", [column])
+    chosen = np.zeros(n, dtype=np.int64)
+    stops = model.verdict_.colour == RED and not despite_red
+    if not stops:
+        chosen = assign_arms(
+            found, value=paid.value, cost=paid.costs, budget=paid.budget
+        )
+        names = np.array([model.control_, *model.arms_])
+        rows = rows.append_column("treatment", [names[chosen]])
+    flagged = _flags(np.concatenate(missing), np.concatenate(outside))
+    written = write_table(rows.append_column("flags", [flagged]), file)
+    facts: dict[str, Any] = {"out": str(written), "rows": n}
+    facts["treatments"] = {} if stops else _show_arms(out, paid, found, chosen)
+    for line in dict.fromkeys(chain.from_iterable(ignored)):
+        out.print(f"Ignored, because the model does not use it: {line!r}.")
+    facts["verdict"] = show_verdict(out, model.verdict_)
+    if stops:
+        out.print(
+            "The list has no column treatment, because the verdict is red. If you know better, "
+            "--despite-red writes the column."
+        )
+    out.print(f"Wrote {written}.")
+    return facts
+
+
+def _show_arms(
+    out: Console, paid: ArmCosts, uplift: Array, chosen: IntArray
+) -> dict[str, Any]:
+    """Print how many get which treatment, and what that is expected to bring."""
+    facts: dict[str, Any] = {}
+    for j, (arm, model) in enumerate(paid.model.models_.items()):
+        mine = chosen == j + 1
+        spent = float(paid.costs[j] * mine.sum())
+        gain = model.gain_.gain(uplift[:, j], mine)
+        facts[arm] = {"people": int(mine.sum()), "cost": spent}
+        facts[arm]["gain"] = estimate_facts(gain)
+        cost = f" It costs {spent:,.2f}." if spent else ""
+        out.print(
+            f"{arm}: {mine.sum():,} of {len(chosen):,} people, expected to add "
+            f"{with_interval(gain)} in units of the outcome.{cost}"
+        )
+    values = paid.model.values_["the best for each"]
+    out.print(
+        f"Free of charge, giving each the best one or none gains {with_interval(values)} a person "
+        "in the tables of the fit."
+    )
+    return facts
+
+
+def _flags(missing: BoolArray, outside: BoolArray) -> Any:
+    """Return what is odd about each person, in words."""
+    flags = np.array(["", "missing_values", "outside_training"])
+    flags = np.append(flags, "; ".join(flags[1:]))
+    return flags[missing + 2 * outside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +379,7 @@ class Scored:
             table = table.append_column(
                 "treat", [np.arange(n) < target.count(self.uplift)]
             )
-        flags = np.array(["", "missing_values", "outside_training"])
-        flags = np.append(flags, "; ".join(flags[1:]))
-        return table.append_column("flags", [flags[self.missing + 2 * self.outside]])
+        return table.append_column("flags", [_flags(self.missing, self.outside)])
 
     def tied(self, n: int) -> int:
         """Return how many people are tied where a list of ``n`` ends, if it parts them."""
@@ -358,7 +481,11 @@ def _show_gain(
     out: Console, model: UpliftEstimator, people: Scored, target: Target, n: int
 ) -> dict[str, Any]:
     """Print the expected gain of a list with its interval, in outcome units and in money."""
-    whom = f"Treating the {n:,} of {len(people.uplift):,} people on the list"
+    offers = bool(getattr(model, "randomised", False))
+    does = "Making the offer to" if offers else "Treating"
+    if model.identification_.is_dose:
+        does = "Giving one unit more to"
+    whom = f"{does} the {n:,} of {len(people.uplift):,} people on the list"
     record = getattr(model, "gain_", None)
     chosen = np.arange(len(people.uplift)) < n
     if record is None:
@@ -376,14 +503,24 @@ def _show_gain(
         if told >= NEARLY_ALL
         else _say_measured(gain, told)
     )
-    out.print(
-        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
-    )
     predicted = float(people.uplift[:n].sum())
-    out.print(
+    column = (
         f"Their column uplift adds up to {signed(predicted)}: predictions are for the order of "
         "people. What to promise is the number above, which people show whom the fits had not seen."
     )
+    if offers:
+        measured = (
+            "It is what those of them gain who take it up because of the offer, as measured "
+            "between those who were made it and those who were not."
+        )
+        column = (
+            "Their column uplift is the effect on a person who takes it up because of the offer, "
+            "for the order of people."
+        )
+    out.print(
+        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
+    )
+    out.print(column)
     spent = target.cost * n
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": spent}
     facts |= {"speaks_for": record.speaks_for, "measured_share": told}

@@ -27,7 +27,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from unjoined._support import PROGRESS, in_digits
+from unjoined._support import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data.labels import JOINT, POLICY, CellSummary
@@ -217,12 +217,8 @@ def show_labels(out: Console, cells: Iterable[CellSummary]) -> None:
     }
     rows = []
     for cell in cells:
-        mean = cell.label_mean
-        label = (
-            f"mean {in_digits(mean)}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
-        )
         title = called.get(cell.kind, cell.kind)
-        rows.append((title, cell.population, f"{cell.n_rows:,}", label))
+        rows.append((title, cell.population, f"{cell.n_rows:,}", cell.words))
     show_table(out, ("table", "population", "rows", "label"), rows)
 
 

@@ -88,7 +88,23 @@ class CellSummary:
     kind: str
     population: str
     n_rows: int  # people, if rows stand for several
-    label_mean: float  # outcome units, or share treated; NaN for target rows
+    # Outcome units, or the share treated, or the mean dose; NaN for target rows.
+    label_mean: float
+    is_dose: bool = False
+
+    @property
+    def words(self) -> str:
+        """What the labels average, in words."""
+        mean = self.label_mean
+        if self.kind in (OUTCOME, TARGET):
+            return "no label" if self.kind == TARGET else f"mean {in_digits(mean)}"
+        said = f"mean dose {in_digits(mean)}" if self.is_dose else f"{mean:.1%} treated"
+        return f"{said} by policy" if self.kind == POLICY else said
+
+    @property
+    def is_all_treated(self) -> bool:
+        """Whether all rows of a table of treatments were treated."""
+        return not self.is_dose and self.label_mean == 1.0
 
 
 class SeparateLabels(Mapping[str, Any]):
@@ -321,7 +337,7 @@ class SeparateLabels(Mapping[str, Any]):
             Rows of a cluster depend on each other, also across tables.
         count : str, optional
             Column with the number of people that a row stands for, in every table; labels may then
-            be shares of them. In memory only.
+            be shares of them. Streamed rows are written out.
         policies : mapping of population name to number, str or callable, optional
             Known probabilities of treatment, from 0 to 1: a number, a column of the population's
             outcome table, or a function that gets the table's rows as a data frame and returns one
@@ -665,7 +681,7 @@ class SeparateLabels(Mapping[str, Any]):
                 n_rows = int(rows.count[at].sum())
             numbers = column[at] > 0.0 if rows.arms and kind != OUTCOME else column[at]
             mean = float(np.average(numbers, weights=weight))
-            cells.append(CellSummary(kind, str(name), n_rows, mean))
+            cells.append(CellSummary(kind, str(name), n_rows, mean, bool(self.dose)))
         if n_target := int((rows.cell == 2 * len(rows.names)).sum()):
             cells.append(CellSummary(TARGET, "", n_target, float("nan")))
         return cells
@@ -682,16 +698,8 @@ class SeparateLabels(Mapping[str, Any]):
         d = np.shape(self.X)[1] if names is None else len(names)
         lines = []
         for cell in self.summary():
-            treated = f"{cell.label_mean:.1%} treated"
-            if self.dose:
-                treated = f"mean dose {in_digits(cell.label_mean)}"
-            label = {
-                OUTCOME: f"mean {in_digits(cell.label_mean)}",
-                POLICY: f"{treated} by policy",
-                TARGET: "no label",
-            }.get(cell.kind, treated)
             rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
-            lines.append((cell.kind, cell.population, rows, label))
+            lines.append((cell.kind, cell.population, rows, cell.words))
         return (
             f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}",
             lines,

@@ -65,6 +65,11 @@ WHO_NAME = re.compile(
 )
 FEWEST_NAMES = 10  # that are in several rows
 WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
+EVEN_ROWS = 400  # fewer rows do not tell a flat law from a round one
+SPARSE = 20.0  # whole numbers in the range of ids to each that is taken
+SHARP_END = (
+    0.25  # of the middle half of values: amounts have twenty in a hundred further up
+)
 FEW_ROWS = 0.2  # the share of the rows that frequent categories must have
 SMOOTH = 6  # parameters of a curve and its ends
 UNLIKELY = 1e-6  # the chance that means leave the curve by so much
@@ -204,7 +209,7 @@ def _is_id(
 ) -> str | None:
     """Find that values hardly ever occur twice in a table, though measurements would."""
     holds = as_what.holds
-    by_name = bool(ID_NAME.match(str(name)))
+    by_name = bool(ID_NAME.match(str(name)) or WHO_NAME.match(str(name)))
     fewest = FEW_VALUES if by_name else FEWEST
     heads = [look.head for look in cells.values() if look.n >= fewest]
     if not heads:
@@ -223,9 +228,44 @@ def _is_id(
         return None
     if not all(_hardly_repeats(column[:FIRST], 0.1) for column in numbers):
         return None
-    if all(by_name or _is_sorted(c) or _unique_by_design(c) for c in numbers):
+    whole = [np.concatenate(numbers)]
+    rules = (_avoid_each_other, _fill_evenly)
+    if all(by_name or _is_sorted(c) or _avoid_each_other(c) for c in numbers) or any(
+        all(map(rule, parts)) for rule in rules for parts in (numbers, whole)
+    ):
         return "is a whole number that differs in nearly every row, as ids and row numbers do"
     return None
+
+
+def _like_ids(name: str, cells: Mapping[Cell, Look]) -> str | None:
+    """Say that whole numbers may be ids: they hardly repeat, are far apart, and end all at once.
+
+    New ids are the largest ones, in whatever blocks they were given out; amounts get rare first.
+    """
+    looks = [look for look in cells.values() if look.n >= FEWEST]
+    if not looks or whole_profile(list(cells.values())).settled() != Settled(NUMBERS):
+        return None
+    numbers = [look.numbers(Settled(NUMBERS)) for look in looks]
+    whole = np.concatenate(numbers)
+    if not (_end_sharply(whole) or all(map(_end_sharply, numbers))):
+        return None
+    return (
+        f"column {name!r} holds whole numbers that hardly repeat, {whole.min():.10g} to "
+        f"{whole.max():.10g}, and may be an id, by which nobody can be compared. If so, leave it "
+        "out: name it in ignore (--ignore)."
+    )
+
+
+def _end_sharply(numbers: Array) -> bool:
+    """Tell whether whole numbers that hardly repeat are far apart, and frequent up to the end."""
+    n, most = len(numbers), float(numbers.max())
+    if (numbers % 1.0).any() or numbers.min() < 0.0:
+        return False
+    if most - numbers.min() < SPARSE * n or len(np.unique(numbers)) < 0.99 * n:
+        return False
+    low, high, upper = np.quantile(numbers, (0.25, 0.75, 0.95))
+    is_rounded = (numbers % 10.0 == 0.0).mean() > 0.5
+    return bool(most - upper <= SHARP_END * (high - low)) and not is_rounded
 
 
 def _is_shared(
@@ -354,22 +394,27 @@ def _is_sorted(numbers: Array) -> bool:
     return bool(several and ((steps >= 0.0).all() or (steps <= 0.0).all()))
 
 
-def _unique_by_design(numbers: Array) -> bool:
-    """Tell whether whole numbers avoid each other: near ones are many, equal ones few.
+def _avoid_each_other(numbers: Array) -> bool:
+    """Tell whether near whole numbers are many and equal ones few.
 
     Draws from a smooth law fall on one number half as often as on two that differ by 1, or by any
-    other small step. Ids fall on one number once. Of ids from a range too wide for that, it shows
-    that they fill it evenly.
+    other small step. Ids fall on one number once.
     """
-    n = len(numbers)
     values = np.unique(numbers)
     near = sum(int(np.isin(values + step, values).sum()) for step in (1, 2, 3)) / 6.0
-    if near >= 8.0:
-        return n - len(values) <= near / 4.0
+    return near >= 12.0 and len(numbers) - len(values) <= near / 4.0
+
+
+def _fill_evenly(numbers: Array) -> bool:
+    """Tell whether whole numbers that hardly repeat fill a wide range evenly, as ids may do."""
+    values = np.unique(numbers)
+    n = len(values)
     reach = values[-1] - values[0]
-    even = (values - values[0]) / max(reach, 1.0)
-    gap = np.abs(even - np.arange(len(values)) / len(values)).max()
-    return bool(reach >= WIDE and gap <= 0.02 + 1.63 / np.sqrt(n))
+    if n < EVEN_ROWS or reach < WIDE or len(numbers) > 1.1 * n:
+        return False
+    even = (values - values[0]) / reach
+    gap = np.abs(even - np.arange(n) / n).max()
+    return bool(gap <= 0.02 + 1.0 / np.sqrt(n))
 
 
 class Survey(NamedTuple):
@@ -480,6 +525,7 @@ class Survey(NamedTuple):
                 mixed(name, cells)
                 or shifts(name, cells)
                 or _without_order(name, cells, labels if name in doubted else first)
+                or _like_ids(name, cells)
             ):
                 notes.append(note)
         return out, notes

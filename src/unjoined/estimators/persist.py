@@ -52,7 +52,12 @@ from unjoined.model.basis import (
     StackedBasis,
 )
 from unjoined.model.draw import PrincipalBasis
-from unjoined.model.families import BernoulliFamily, GaussianFamily, MeanFamily
+from unjoined.model.families import (
+    BernoulliFamily,
+    GaussianFamily,
+    MeanFamily,
+    PoissonFamily,
+)
 from unjoined.model.losses import AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss
 from unjoined.model.newton import AdditiveFit, Parts, Scales
 from unjoined.model.regressors import AdditiveMean, ConditionalMean
@@ -106,7 +111,7 @@ STORED: tuple[type, ...] = (
         MeanFamily,
         Parts,
     ),
-    *(Scales, ColumnCode, OutcomeCoding, TableEncoder),
+    *(PoissonFamily, Scales, ColumnCode, OutcomeCoding, TableEncoder),
 )
 LIVES_AT = {
     f"unjoined.{kind.__name__}": f"{kind.__module__}.{kind.__name__}" for kind in STORED

@@ -21,6 +21,7 @@ from unjoined._validation import (
     KINDS,
     OUTCOME,
     OutcomeCoding,
+    check_bool,
     check_known_policy,
     check_labels,
     check_population,
@@ -35,7 +36,6 @@ from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
     UpliftEstimator,
-    check_bool,
     check_verbose,
     column_ranges,
     one_of,
@@ -50,11 +50,14 @@ from unjoined.model.basis import Scaling, weighted_quantile
 from unjoined.model.crossfit import (
     AUTO,
     BERNOULLI,
+    CURVED,
     GAUSSIAN,
     MEAN,
+    POISSON,
     CrossFit,
     Likelihood,
 )
+from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
 from unjoined.model.specifications import (
     AdditiveAverage,
@@ -66,6 +69,7 @@ from unjoined.words import (
     compliers_in_words,
     doses_in_words,
     effect_in_words,
+    offer_in_words,
     policies_in_words,
 )
 
@@ -106,17 +110,19 @@ class Uplift(UpliftEstimator):
 
     Parameters
     ----------
-    family : {"auto", "bernoulli", "gaussian", "mean"}, default="auto"
+    family : {"auto", "bernoulli", "poisson", "gaussian", "mean"}, default="auto"
         Family of the outcome's distribution. "bernoulli" for two values: base and effect are
-        log-odds. For real outcomes "mean" assumes nothing but a mean,
+        log-odds. "poisson" for counts and amounts: they are logarithms, so that an effect is a
+        factor, and the variance is a multiple of the mean. For real outcomes "mean" assumes
+        nothing but a mean,
         :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`, and bounds the pull of gross values on both sides
         (Huber) where that pays; "gaussian" takes normal noise of one variance and gains from it if
-        it is true. "auto" is "bernoulli" or "mean".
+        it is true. "auto" is "bernoulli", "poisson" for whole numbers of 0 or more, or "mean".
     randomised : bool, default=False
         Whether chance decided who is in which population, as with an offer that some were made
         and others not. People may take it up for any reason then: uplift is that of those who do
         because of the offer. "auto" is "mean", as outcomes with and without treatment are those
-        of different people; ``compliers_`` is the average.
+        of different people; ``compliers_`` is the average, and ``gain_`` that of making the offer.
     categorical_features : sequence of str or int, default=()
         Names or positions of columns whose numbers are codes of categories. Each is one block of
         indicators with one scale; a code that ``fit`` has not seen counts as average.
@@ -217,7 +223,7 @@ class Uplift(UpliftEstimator):
     """
 
     _parameters: ClassVar[dict[str, Check]] = {
-        "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN),
+        "family": one_of(AUTO, BERNOULLI, GAUSSIAN, MEAN, POISSON),
         "randomised": check_bool,
         "categorical_features": check_list,
         "shift_clip": optional(check_positive),
@@ -360,11 +366,16 @@ class Uplift(UpliftEstimator):
             raise InputError(
                 "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
             )
-        if rows.dose is not None and self.family == GAUSSIAN:
+        if rows.dose is not None and self.family not in (AUTO, MEAN):
             raise InputError(
-                "family='gaussian' is that of people who are treated or not. Doses need 'mean'."
+                f"family={self.family!r} is that of people who are treated or not. Doses need "
+                "'mean'."
             )
-        if self.randomised and self.family in (BERNOULLI, GAUSSIAN):
+        if self.family == POISSON and not rows.coding.is_amount:
+            raise InputError(
+                "family='poisson' needs outcomes of 0 or more; use 'mean' or 'gaussian'."
+            )
+        if self.randomised and self.family not in (AUTO, MEAN):
             raise InputError(
                 f"family={self.family!r} takes the treated and the untreated for alike, and with "
                 "randomised=True they may differ. Use 'auto' or 'mean'."
@@ -419,7 +430,7 @@ class Uplift(UpliftEstimator):
             mean, error = (scale * each for each in self.fit_.mean_uplift(X, counted))
             shrunk = average.shrunk_towards(Estimate(mean, error))
             if (
-                self.family_ != BERNOULLI
+                self.family_ not in CURVED
             ):  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured(shrunk - average.value)
@@ -427,17 +438,16 @@ class Uplift(UpliftEstimator):
         if rows.is_dose and rows.dose is not None:
             dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
             self.dose_weights_ = evaluation.dose_weights(dose)
-        if self.randomised:
-            terms = evaluation.terms(evaluation.gap)
-            self.compliers_ = terms.average()
-            total = terms.totals(terms.denominator)
-            error = float(np.sqrt(total.covariance[0, 0]))
-            self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
-        self.average_effect_ = self.gain_.everyone()
+        self.average_effect_ = record.everyone()
         # Those who take an offer up are not those who do not: no base is theirs.
-        self.relative_effect_ = None if self.randomised else self.gain_.relative
-        self.heterogeneity_ = self.gain_.rise
+        self.relative_effect_ = None if self.randomised else record.relative
+        self.heterogeneity_ = record.rise
+        if self.randomised:  # nobody can be treated; people can be made the offer
+            self.compliers_, self.complier_share_ = evaluation.compliers()
+            offer = evaluation.offered(evaluation.arms)
+            ranked = evaluation.effect, self._predict_rows(X), weight, noise
+            self.gain_ = GainByScore.of_rows(offer, *ranked)
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
@@ -467,7 +477,7 @@ class Uplift(UpliftEstimator):
         return TableEncoder("codes")
 
     def _predict_rows(self, matrix: Array) -> Array:
-        if self.family_ == BERNOULLI:
+        if self.family_ in CURVED:
             treated, untreated = self._means(matrix)
             return treated - untreated
         # The difference of two means would round, and rank people whose effect is the same.
@@ -626,21 +636,22 @@ class Uplift(UpliftEstimator):
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
             known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
-        offered = {}
-        if self.randomised:
-            words = compliers_in_words(self.compliers_, self.complier_share_)
-            offered = {"compliers": words}
         is_dose = self.identification_.is_dose
-        doses = {}
-        if len(self.dose_weights_):
-            doses["doses"] = doses_in_words(self.dose_weights_)
-        average = effect_in_words(
+        effect = effect_in_words(
             self.average_effect_, most, self.relative_effect_, is_dose=is_dose
         )
-        return offered | {
-            "average": average + known,
-            **doses,
-            **self._robustness(),
+        average = {"average": effect + known}
+        if self.randomised:
+            compliers = self.compliers_, self.complier_share_
+            average = {
+                "compliers": compliers_in_words(*compliers, only=self._is_one_sided),
+                "average": offer_in_words(self.gain_.everyone()),
+            }
+        elif len(self.dose_weights_):
+            average["doses"] = doses_in_words(self.dose_weights_)
+        robust = {} if self.randomised else self._robustness()
+        return average | {
+            **robust,
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
@@ -650,6 +661,12 @@ class Uplift(UpliftEstimator):
             "features": self._features_in_words(),
             "fit": self._fitted(),
         }
+
+    @property
+    def _is_one_sided(self) -> bool:
+        """Whether nobody could be treated without the offer."""
+        known = (p for p in self.policies_ if isinstance(p, ConditionalMean))
+        return any(p.model is None and p.low == 0.0 for p in known)
 
     def _rise(self) -> float:
         """Return by how many standard errors uplift rises with the rank; nan if none is ranked."""
@@ -687,7 +704,7 @@ class Uplift(UpliftEstimator):
         """Say which form of base and effect carries most weight."""
         kept = self.candidates_.kept
         name = next(iter(kept))
-        specification = in_words(name, in_odds=self.family_ == BERNOULLI)
+        specification = in_words(name, is_curved=self.family_ in CURVED)
         others = len(kept) - 1
         rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
         return f"In the likeliest form {specification}{rest}."

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Frame, IntArray, MatrixLike, RandomState
-from unjoined._validation import KINDS, OUTCOME, TREATMENT
+from unjoined._validation import KINDS, OUTCOME, TREATMENT, check_bool
 from unjoined.data.labels import CellSummary
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
@@ -231,7 +231,7 @@ class Diagnosis(Shown):
         """Whether policies that differ are known, and not estimated."""
         return self.identification.is_known and self.strength >= STRONG
 
-    def _gap_in_words(self, gap: PolicyGap) -> str:
+    def gap_in_words(self, gap: PolicyGap) -> str:
         """Say how different the policies are or, with what rows know, how much they tell."""
         if not gap.is_signed and not math.isnan(self.known_worth):
             return (
@@ -281,7 +281,7 @@ class Diagnosis(Shown):
         low, high = gap.quantiles[[5, 95]]
         treatment = treatment_in_words(self.identification)
         lines = [
-            f"{self._gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
+            f"{self.gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
             "Strength: it has no limit, as what is known of treatment need not be estimated."
             if self.is_certain
             else f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more "
@@ -292,6 +292,11 @@ class Diagnosis(Shown):
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
             "times the standard error of the best-known one.",
         ]
+        if self.is_randomised:
+            lines.append(
+                f"Offer: about {abs(gap.mean.value):.0%} of people take it up because of it. The "
+                "answer is for them."
+            )
         if known := known_in_words(self.identification, self.known_worth):
             lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
@@ -539,6 +544,7 @@ def diagnose(
     'not identified'
     """
     rng = check_random_state(random_state)
+    check_bool("randomised", randomised)
     if is_source(data):
         source = Source.look_through(data, Scorer())
         rows, _ = source.census.sample(N_FOLDS)

@@ -19,6 +19,7 @@ from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
+    check_bool,
     check_count,
     check_option,
     check_vector,
@@ -57,7 +58,7 @@ from unjoined.evaluate.tables import (
 from unjoined.evaluate.terms import N_FOLDS, relative_effect
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds
-from unjoined.words import UNBOUNDED, relative_in_words
+from unjoined.words import UNBOUNDED, compliers_in_words, relative_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,9 +176,13 @@ class Evaluation(Shown):
         Average uplift over the mean outcome that the people spoken for would have untreated: 0.5
         is half as much again. None if an outcome is negative or that mean cannot be told from 0.
         For the people of a list give them as ``target``.
-    sensitivity : Sensitivity
+    sensitivity : Sensitivity or None
         By how much equal people may differ between populations, for other reasons than treatment,
-        before the average and the rules no longer gain.
+        before the average and the rules no longer gain. None where chance decided on populations.
+    compliers, complier_share : Estimate or None
+        Average uplift of those who take an offer up because of it, and their share of people, if
+        chance decided who was made it. All gains are those of making the offer then. Of tables that
+        are read in pieces they are those of a sample.
     """
 
     average: Estimate
@@ -192,10 +197,12 @@ class Evaluation(Shown):
     left_out: str
     plain: dict[str, Estimate]
     level: float
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity | None
     how: str = "held-out rows"
     n_rows: int = 0
     relative: Estimate | None = None
+    compliers: Estimate | None = None
+    complier_share: Estimate | None = None
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """Return all estimates by name: value, standard error, interval."""
@@ -215,9 +222,10 @@ class Evaluation(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain = super().to_dict()
+        turns = self.sensitivity
         return plain | {
             "rows": plain.pop("n_rows"),
-            "sensitivity": self.sensitivity.to_dict(),
+            "sensitivity": turns if turns is None else turns.to_dict(),
         }
 
     def plot(self, ax: Axes | None = None, *, what: str = "curve") -> Axes:
@@ -243,20 +251,30 @@ class Evaluation(Shown):
 
     def sentences(self) -> list[str]:
         """Return what was found in words, the average first."""
-        relative = self.relative
+        relative, turns = self.relative, self.sensitivity
+        ranking = [] if self.calibration.slope is None else [_ranking(self)]
+        source = f", from {self.how}; {self.level:.0%} intervals."
+        if self.compliers is not None:
+            return [
+                f"Gain of making the offer to everybody: {with_interval(self.average, self.level)} "
+                f"a person{source}",
+                compliers_in_words(self.compliers, self.complier_share),
+                *ranking,
+                "All gains are of the offer. The score is the effect on those who take it up "
+                "because of it, so that it is not compared with them in size.",
+            ]
         return [
-            f"Average uplift {with_interval(self.average, self.level)}, from {self.how}; "
-            f"{self.level:.0%} intervals.",
+            f"Average uplift {with_interval(self.average, self.level)}{source}",
             *(
                 []
                 if relative is None
                 else [f"It is {relative_in_words(relative, self.level)}."]
             ),
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
-            self.sensitivity.in_words(self.sensitivity.average),
-            *self.sensitivity.benchmark_words(),
-            *self.sensitivity.beside_words(),
-            *([] if self.calibration.slope is None else [_ranking(self)]),
+            *([] if turns is None else [turns.in_words(turns.average)]),
+            *([] if turns is None else turns.benchmark_words()),
+            *([] if turns is None else turns.beside_words()),
+            *ranking,
             *_calibration(self),
         ]
 
@@ -290,16 +308,27 @@ class Evaluation(Shown):
             for b in self.bins
         ]
         head = ("estimate", interval, "plain doubly robust")
-        columns = ("score from", "to", "people", "predicted", "uplift", interval)
+        gain, treat, uplift = "treating nobody", "treat", "uplift"
+        if self.compliers is not None:
+            gain, treat, uplift = "offering to nobody", "offer to", "gain by the offer"
+        columns = ("score from", "to", "people", "predicted", uplift, interval)
         return [
-            ("Gain per person over treating nobody", ("treat", *head), gains),
-            *self.sensitivity.claims_table(
-                with_gains=self.sensitivity.average.cost > 0.0
+            (f"Gain per person over {gain}", (treat, *head), gains),
+            *(
+                []
+                if self.sensitivity is None
+                else self.sensitivity.claims_table(
+                    with_gains=self.sensitivity.average.cost > 0.0
+                )
             ),
-            *self.sensitivity.beside_tables(),
+            *([] if self.sensitivity is None else self.sensitivity.beside_tables()),
             ("How well the score orders people", ("area", *head), areas),
-            ("Average uplift of those with the best scores", ("who", *head[:2]), best),
-            ("Uplift by score", columns, bins),
+            (
+                f"Average {uplift} of those with the best scores",
+                ("who", *head[:2]),
+                best,
+            ),
+            (f"{uplift.capitalize()} by score", columns, bins),
         ]
 
 
@@ -545,6 +574,7 @@ def evaluate_uplift(
     shift: Any = None,
     same: Same = None,
     crossfit: CrossFit | None = None,
+    randomised: bool | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -582,6 +612,9 @@ def evaluate_uplift(
         alone. Default: all have the same.
     crossfit : CrossFit, optional
         That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
+    randomised : bool, optional
+        Whether chance decided who is in which population. Gains are those of making the offer
+        then. By default as the model was fitted.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -631,8 +664,12 @@ def evaluate_uplift(
     rng = check_random_state(random_state)
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
     options = target, shift, n_jobs, rng, crossfit, same
-    asked, tables = prepare({"": model_or_scores}, data, rules, *options)
-    return _evaluate(asked, tables, level, rng, model=model_or_scores)
+    models = {"": model_or_scores}
+    chance = is_randomised(models, randomised)
+    asked, tables = prepare(models, data, rules, *options, randomised=chance)
+    return _evaluate(
+        asked, tables, level, rng, model=model_or_scores, randomised=chance
+    )
 
 
 def cross_evaluate(
@@ -646,6 +683,7 @@ def cross_evaluate(
     shift: Any = None,
     same: Same = None,
     crossfit: CrossFit | None = None,
+    randomised: bool | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -666,7 +704,7 @@ def cross_evaluate(
         At least 2, and at most the rows of the smallest table.
     crossfit : CrossFit, optional
         That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
-    target, rules, level, shift, same, n_jobs, random_state
+    target, rules, level, shift, same, randomised, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -690,7 +728,8 @@ def cross_evaluate(
         raise InputError(
             f"estimator must be an object, not a class. Write {name}() for {name}."
         )
-    held = HeldOutTables.of(data, target, same=same)
+    chance = is_randomised({"": estimator}, randomised)
+    held = HeldOutTables.of(data, target, randomised=chance, same=same)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
     others = Asked({"": _no_scores}, rules, in_pieces=False)
@@ -709,7 +748,9 @@ def cross_evaluate(
     how = f"rows left out of each fit, {n_folds} folds"
     tables = RowsInMemory(held, rows, columns, fold, how)
     noise = ranking_noise(compared)
-    return _evaluate(others, tables, level, rng, noise, model=estimator)
+    return _evaluate(
+        others, tables, level, rng, noise, model=estimator, randomised=chance
+    )
 
 
 def sensitivity(
@@ -803,6 +844,11 @@ def sensitivity(
         n_jobs=n_jobs,
         random_state=random_state,
     ).sensitivity
+    if found is None:
+        raise InputError(
+            "chance decided who is in which population, so that equal people of two populations "
+            "are alike, and no hidden difference is to be feared."
+        )
     if beside and crossfit is not None:
         held = HeldOutTables.of(data, target, same=same)
         rows = held.evaluated(crossfit, n_jobs=n_jobs, rng=rng)
@@ -820,6 +866,13 @@ def sensitivity(
         )
         found = replace(found, placebos=found.placebos + placebos)
     return found.at(cost=cost, delta=delta)
+
+
+def is_randomised(models: Mapping[str, Any], given: bool | None = None) -> bool:
+    """Tell whether chance decided on populations: as was said, or as models were fitted."""
+    if given is not None:
+        return check_bool("randomised", given)
+    return any(getattr(model, "randomised", False) for model in models.values())
 
 
 def _no_scores(X: MatrixLike) -> Array:
@@ -910,7 +963,12 @@ def compare_uplift(
         )
     warn_of_own_rows(models.values(), data, stacklevel=2)
     rng = check_random_state(random_state)
-    return _compare(*prepare(models, data, rules, target, shift, n_jobs, rng), level)
+    options = target, shift, n_jobs, rng
+    chance = is_randomised(models)
+    asked, tables = prepare(models, data, rules, *options, randomised=chance)
+    if chance:
+        tables.become_offers()
+    return _compare(asked, tables, level)
 
 
 def record_gain(
@@ -991,12 +1049,14 @@ def prepare(
     rng: Rng,
     crossfit: CrossFit | None = None,
     same: Same = None,
+    *,
+    randomised: bool = False,
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
     in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
-        held = HeldOutTables.of(data, target, same=same)
+        held = HeldOutTables.of(data, target, randomised=randomised, same=same)
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
         rows = held.evaluated(
@@ -1024,8 +1084,13 @@ def _evaluate(
     noise: float = 0.0,
     *,
     model: Any,
+    randomised: bool = False,
 ) -> Evaluation:
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
+    compliers = share = None
+    if randomised:
+        compliers, share = tables.sample.compliers()
+        tables.become_offers()
     scored = tables.scored(asked.orders, asked.edges())
     sheet = Sheet()
     gains = asked.gains(0, scored, sheet, plain=True, swayed=True)
@@ -1052,10 +1117,14 @@ def _evaluate(
         left_out=tables.left_out(),
         plain=plain,
         level=level,
-        sensitivity=tables.sensitivity(appraisal.claims(average, ratios), level),
+        sensitivity=None
+        if randomised  # which makes people alike
+        else tables.sensitivity(appraisal.claims(average, ratios), level),
         how=tables.how,
         n_rows=tables.n_rows,
         relative=relative,
+        compliers=compliers,
+        complier_share=share,
     )
 
 

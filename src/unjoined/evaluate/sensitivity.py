@@ -747,7 +747,8 @@ def spread_left(rows: EvaluationRows) -> float:
     """Return the spread of the outcome around what the features say, outcome units."""
     outcome = rows.cell < rows.n_populations
     share = rows.share[outcome]
-    return math.sqrt(float(share @ rows.residual[outcome] ** 2 / share.sum()))
+    square = float(share @ rows.residual[outcome] ** 2 / share.sum())
+    return rows.dose * math.sqrt(square)
 
 
 def _sides(rows: EvaluationRows, names: Sequence[Any]) -> tuple[str, str] | None:
@@ -789,7 +790,7 @@ def benchmarks_of(
     cell = rows.cell[at]
     member = (cell[:, None] == np.arange(1, K)) * 1.0
     B = np.column_stack([*functions, member])
-    y = rows.untreated[at] + rows.residual[at]
+    y = rows.dose * (rows.untreated[at] + rows.residual[at])
     B = B - share @ B
     y = y - share @ y
     weighted = B * share[:, None]
@@ -825,4 +826,4 @@ def _towards(rows: EvaluationRows) -> tuple[Array, float]:
     terms = rows.terms(rows.omega())
     K = rows.n_populations
     moved = np.bincount(terms.cell, terms.share * terms.reach, 2 * K + 1)[:K]
-    return moved.astype(np.float64), float(terms.share @ terms.denominator)
+    return moved / rows.dose, float(terms.share @ terms.denominator)

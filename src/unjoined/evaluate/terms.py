@@ -139,6 +139,7 @@ class RatioTerms:
     met: Array  # (n,) chance of treatment that an outcome row met
     unit: IntArray | None  # (n,) the draw that a row belongs to, None if it is one
     count: Array | None  # (n,) people that a row stands for, None if it is one
+    dose: float  # what outcomes are divided by, 1 where treatments are no doses
 
     @property
     def speaks_for(self) -> float:
@@ -156,7 +157,7 @@ class RatioTerms:
 
         See `unjoined.evaluate.sensitivity`.
         """
-        return np.asarray(0.5 * np.abs(self.reach))
+        return np.asarray(0.5 * np.abs(self.reach) / self.dose)
 
     @property
     def picked(self) -> Array:
@@ -294,6 +295,7 @@ class EvaluationRows:
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
     is_amount: bool  # whether outcomes are 0 or more
+    dose: float  # what outcomes are divided by, 1 where treatments are no doses
     base: IntArray | None = None  # (K,) populations of one number have the same base
 
     @property
@@ -577,6 +579,51 @@ class EvaluationRows:
             self.met,
             self.unit,
             self.count,
+            self.dose,
+        )
+
+    def compliers(self) -> tuple[Estimate, Estimate]:
+        """Return the average uplift of those treated in one population alone, and their share.
+
+        Where chance decided on the population and nobody is treated only where fewer are.
+        """
+        terms = self.terms(self.gap)
+        total = terms.totals(terms.denominator)
+        error = float(np.sqrt(total.covariance[0, 0]))
+        return terms.average(), Estimate(float(total.value[0]), error)
+
+    @property
+    def arms(self) -> tuple[int, int]:
+        """The populations in which fewest people are treated, and most."""
+        mean = (self.share * self.aim) @ self.policies
+        return int(np.argmin(mean)), int(np.argmax(mean))
+
+    def offered(self, arms: tuple[int, int]) -> EvaluationRows:
+        """Return the rows as those of a trial of an offer: who was made it, and not who took it up.
+
+        The effect is that of the offer then, of the second of two ``arms`` against the first. It
+        is that of treatment on those who take it up because of the offer, times their share at
+        the same features. How many took it up was estimated for that, but need not be.
+        """
+        low, high = arms
+        apart = self.policies[:, high] - self.policies[:, low]
+        reached = np.divide(
+            self.policies - self.policies[:, [low]],
+            apart[:, None],
+            out=np.full_like(self.policies, 0.5),
+            where=apart[:, None] != 0.0,
+        )
+        reached = np.clip(reached, 0.0, 1.0)
+        reached[:, [low, high]] = 0.0, 1.0
+        return replace(
+            self,
+            policies=reached,
+            effect=apart * self.effect,
+            residual=np.where(self.is_treatment, 0.0, self.residual),
+            exposure=None,
+            known=np.column_stack(
+                [np.zeros_like(self.size), np.full_like(self.size, np.nan)]
+            ),
         )
 
     def totals(self, *columns: Array) -> Totals:
@@ -724,6 +771,7 @@ def labelled_part(
         unit=rows.unit,
         count=rows.count,
         is_amount=rows.coding.is_amount,
+        dose=rows.dose or 1.0,
     )
 
 

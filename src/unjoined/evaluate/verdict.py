@@ -262,7 +262,7 @@ def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             fewest=FEWEST_ROWS,
         )
     treatments = [table for table in d.tables if table.kind == "treatment"]
-    if treatments and all(table.label_mean == 1.0 for table in treatments):
+    if treatments and all(table.is_all_treated for table in treatments):
         yield _finding(UNKNOWN, "rows.all treated", whom="each population")
     for doubt in a.doubts:
         if doubt.what != COPIED:  # which the shared rows tell
@@ -317,8 +317,8 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 
 def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
-    tables = {t.population: t.label_mean for t in d.tables if t.kind == "treatment"}
-    treated = {name for name, mean in tables.items() if mean == 1.0}
+    tables = {t.population: t for t in d.tables if t.kind == "treatment"}
+    treated = {name for name, table in tables.items() if table.is_all_treated}
     for name, balance in zip(tables, d.balance, strict=True):
         tests = [check for check in d.checks if check.where == balance.where]
         rejected = [check.corrected for check in tests if check.is_rejected]

@@ -37,6 +37,7 @@ from unjoined.model.families import (
     Sums,
     choose_threshold,
     robust_deviation,
+    with_noise,
 )
 from unjoined.model.newton import (
     AdditiveFit,
@@ -291,14 +292,9 @@ class Chooser:
         rows = self.rows.take(held)
         values = self.values[:, held].T
         losses = {}
-        # One noise for all forms: a bounded loss is no density that each could have its own of.
         noise = min(getattr(fit.family, "variance", 1.0) for fit in fits.values())
         for name, fit in fits.items():
-            family = (
-                replace(fit.family, variance=noise)
-                if isinstance(fit.family, MeanFamily)
-                else fit.family
-            )
+            family = with_noise(fit.family, noise)
             losses[name] = (
                 rows.weight * family(rows.y, rows.exposure, *fit(values)).loss
             )
@@ -682,13 +678,8 @@ def _row_losses(
         values = basis(rows.X[at])
         own = fold[at]
         for name, fits in without.items():
-            family = fits[0].family
+            family = with_noise(fits[0].family, noise)
             row = np.arange(len(own))
-            family = (
-                replace(family, variance=noise)
-                if isinstance(family, MeanFamily)
-                else family
-            )
             members = [Member.of_fit(1.0, name, fit, values.shape[1]) for fit in fits]
             base = values @ np.column_stack([member.base for member in members])
             effect = values @ np.column_stack([member.effect for member in members])

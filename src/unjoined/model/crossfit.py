@@ -14,7 +14,13 @@ from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.data.rows import LabelledRows, deal_rows, some_rows
 from unjoined.model.averaging import CHOICE_ROWS, average_specifications
 from unjoined.model.basis import Scaling
-from unjoined.model.families import BernoulliFamily, Family, GaussianFamily, MeanFamily
+from unjoined.model.families import (
+    BernoulliFamily,
+    Family,
+    GaussianFamily,
+    MeanFamily,
+    PoissonFamily,
+)
 from unjoined.model.regressors import FoldedPolicy, Nuisances, fit_policies
 from unjoined.model.specifications import (
     EFFECT_SPECIFICATIONS,
@@ -25,6 +31,8 @@ from unjoined.model.specifications import (
 )
 
 AUTO, BERNOULLI, GAUSSIAN, MEAN = "auto", "bernoulli", "gaussian", "mean"
+POISSON = "poisson"
+CURVED = (BERNOULLI, POISSON)  # whose uplift is no linear function of base and effect
 CLIP = 0.005  # policies are kept this far from 0 and 1
 PIECE_ROWS = CHUNK_ROWS // 4
 N_FOLDS = 5
@@ -52,7 +60,7 @@ class Likelihood:
     ) -> Likelihood:
         """Return the likelihood of rows, by default of the family that suits them."""
         if family == AUTO:
-            family = BERNOULLI if rows.coding.is_binary else MEAN
+            family = _family_of(rows)
         return cls(
             family, rows.coding, outcome_scaling(rows, family), policies, scaling
         )
@@ -64,6 +72,7 @@ class Likelihood:
             BERNOULLI: BernoulliFamily(split),
             GAUSSIAN: GaussianFamily(split),
             MEAN: MeanFamily(),
+            POISSON: PoissonFamily(split),
         }
         return families[self.family]
 
@@ -128,6 +137,14 @@ class Likelihood:
         return known, propensity
 
 
+def _family_of(rows: LabelledRows) -> str:
+    """Return the family for rows: of two outcomes, of counts, or of any other number."""
+    if rows.coding.is_binary:
+        return BERNOULLI
+    is_count = rows.coding.is_amount and not (rows.label[rows.is_outcome] % 1.0).any()
+    return POISSON if is_count else MEAN
+
+
 def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
     """Return what lies between the outcome and the law's coding of it."""
     if family == BERNOULLI:  # from 0/1
@@ -136,6 +153,9 @@ def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
         return Scaling(np.array([low]), np.array([reach]))
     outcome = rows.of_kind(OUTCOME)
     in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
+    if family == POISSON:  # whose 0 is 0, and whose 1 is the mean
+        mean = float(np.average(in_units[:, 0], weights=rows.share[outcome]))
+        return Scaling(np.zeros(1), np.array([mean]))
     return Scaling.of_rows(in_units, rows.share[outcome])
 
 

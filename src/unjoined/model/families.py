@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from scipy.special import expit, log_expit, logit
+from scipy.special import expit, log_expit, logit, xlogy
 
 from unjoined._typing import Array
 from unjoined.data.fold import Additive
@@ -17,6 +17,7 @@ THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
 LOPSIDED = 0.3  # tails that differ by more than this share are not symmetric noise
 BY_SIZE, BY_NUMBER = 2.0, 1.5  # standard errors that they must differ by
 WORTHWHILE = 0.9  # share of the variance that a threshold must bring it below
+FARTHEST = 30.0  # logarithm of a mean, on either side of that of all outcomes
 
 
 class RowTerms(NamedTuple):
@@ -135,6 +136,68 @@ class BernoulliFamily:
 
 
 @dataclass(frozen=True, slots=True)
+class PoissonFamily:
+    """Amounts of mean exp(b + (1 - a) u) if treated and exp(b - a u) if not, mixed by the exposure.
+
+    The quasi-likelihood of a variance that is a multiple of the mean, such as that of counts.
+    """
+
+    split: float  # a, the mean policy
+    variance: float = 1.0  # over the mean
+
+    def __call__(
+        self, y: Array, exposure: Array, base: Array, effect: Array
+    ) -> RowTerms:
+        """Return half the deviance over its scale, with Fisher's information for its curvature."""
+        treated, untreated = self.arms(base, effect, base)
+        up, down = exposure * treated, (1.0 - exposure) * untreated
+        mean = up + down
+        by_effect = (1.0 - self.split) * up - self.split * down
+        weight = 1.0 / (self.variance * mean)
+        pull = (mean - y) * weight
+        return RowTerms(
+            (mean - y + xlogy(y, y) - xlogy(y, mean)) / self.variance,
+            pull * mean,
+            pull * by_effect,
+            weight * mean**2,
+            weight * mean * by_effect,
+            weight * by_effect**2,
+            (y - mean) ** 2 / mean,
+            np.ones_like(mean),
+        )
+
+    def intercept(self, mean: float) -> float:
+        """Return the logarithm of the mean."""
+        return float(np.log(max(mean, FLOOR)))
+
+    def arms(
+        self, base: Array, effect: Array, propensity: Array
+    ) -> tuple[Array, Array]:
+        """Return the mean with and without treatment."""
+        up = base + (1.0 - self.split) * effect
+        down = base - self.split * effect
+        return (
+            np.exp(np.clip(up, -FARTHEST, FARTHEST)),
+            np.exp(np.clip(down, -FARTHEST, FARTHEST)),
+        )
+
+    def uplift(self, base: Array, effect: Array) -> Array:
+        """Return the difference of the two means."""
+        treated, untreated = self.arms(base, effect, base)
+        return treated - untreated
+
+    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
+        """Return the derivatives of the difference of the two means."""
+        up, down = self.arms(base, effect, base)
+        return up - down, (1.0 - self.split) * up + self.split * down
+
+    def renewed(self, sums: Sums, freedom: float) -> tuple[PoissonFamily, Sums]:
+        """Return the law with the scale that the residuals have, and the sums in units of it."""
+        variance = sums.variance(freedom)
+        return replace(self, variance=variance), sums.times(self.variance / variance)
+
+
+@dataclass(frozen=True, slots=True)
 class MeanFamily:
     """Real outcomes with mean b + c u, the exposure c being the policy less the mean policy.
 
@@ -250,6 +313,13 @@ class GaussianFamily:
     def renewed(self, sums: Sums, freedom: float) -> tuple[GaussianFamily, None]:
         """Return the law with the variance of the residuals; the sums need another pass."""
         return replace(self, variance=sums.variance(freedom)), None
+
+
+def with_noise(family: Family, variance: float) -> Family:
+    """Return a law at a variance that all forms share, if its loss is no density."""
+    if isinstance(family, MeanFamily | PoissonFamily):
+        return replace(family, variance=variance)
+    return family
 
 
 @dataclass(frozen=True, slots=True)

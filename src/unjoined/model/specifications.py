@@ -20,7 +20,7 @@ from unjoined.model.additive_basis import (
     SQUARE,
     AdditiveBasis,
 )
-from unjoined.model.families import Family, MeanFamily
+from unjoined.model.families import Family, MeanFamily, PoissonFamily
 from unjoined.model.newton import (
     AdditiveFit,
     AdditiveRows,
@@ -462,11 +462,14 @@ def uplift_of_fits(fits: Sequence[AdditiveAverage], X: Array) -> list[Array]:
 
 
 def nats(family: Family, rows: ModelRows, base: Array, effect: Array) -> Array:
-    """Return minus the log-likelihood of each row; that of a mean as if its noise were normal."""
+    """Return minus the log-likelihood of each row; that of a mean as if its noise were normal.
+
+    That of amounts is the extended quasi-likelihood, but for what depends on outcomes alone.
+    """
     loss = family(rows.y, rows.exposure, base, effect).loss
     return (
         loss + 0.5 * np.log(2.0 * np.pi * family.variance)
-        if isinstance(family, MeanFamily)
+        if isinstance(family, MeanFamily | PoissonFamily)
         else loss
     )
 
@@ -521,12 +524,12 @@ def topic(specifications: tuple[Specification, ...]) -> str:
     )
 
 
-def in_words(name: str, *, in_odds: bool) -> str:
-    """Say what a form is; one effect for all of log-odds is larger in the middle of chances."""
+def in_words(name: str, *, is_curved: bool) -> str:
+    """Say what a form is; one effect on log-odds, or on logarithms, is not the same for all."""
     if name not in ALONE:
         return IN_WORDS[name]
     by_base = "so that people are ranked by their base alone"
-    return f"the effect is the same for all, {by_base if in_odds else 'which ranks nobody'}"
+    return f"the effect is the same for all, {by_base if is_curved else 'which ranks nobody'}"
 
 
 def squared_slopes(

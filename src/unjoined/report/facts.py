@@ -199,9 +199,10 @@ class Facts:
         crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
         shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
         target = None if people is None else self.people.X
-        chance = bool(getattr(model, "randomised", False))
+        # Whether what is done is to make an offer, which people take up or not.
+        self.offers = bool(getattr(model, "randomised", False))
         self.diagnosis = diagnosis or diagnose(
-            data, target, randomised=chance, never_harms=never_harms, **shared
+            data, target, randomised=self.offers, never_harms=never_harms, **shared
         )
         self.bounds = None
         if self.diagnosis.bounds is not None:
@@ -215,7 +216,7 @@ class Facts:
         bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
         if self.record is not None and bounded and not held_out:
             # One average, that of the fit's summary.
-            relative = None if chance else self.record.relative
+            relative = None if self.offers else self.record.relative
             evaluation = replace(
                 evaluation, average=self.record.everyone(), relative=relative
             )
@@ -238,7 +239,7 @@ class Facts:
         )
         self.segments = self._segments()
         self.typical = list(self._typical())
-        self.study = _plan(data, evaluation, shared)
+        self.study = _plan(data, evaluation, shared | {"randomised": self.offers})
 
     @property
     def is_told(self) -> bool:
@@ -283,8 +284,8 @@ class Facts:
 
         Where chance decided who is in which population, people are alike.
         """
-        terms, alike = self.terms, bool(getattr(self.model, "randomised", False))
-        if self.diagnosis.sensitivity is None or alike or not rule.any():
+        terms = self.terms
+        if self.diagnosis.sensitivity is None or self.offers or not rule.any():
             return None
         if terms.cost and not terms.value:
             return None
@@ -292,7 +293,7 @@ class Facts:
         if self.record is not None:
             claim: Claim = self.record.claim(self.uplift, rule, cost=cost)
             return claim
-        if rule.all():
+        if rule.all() and self.sensitivity is not None:
             return self.sensitivity.at(cost=cost).average
         return None
 

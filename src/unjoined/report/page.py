@@ -52,7 +52,13 @@ from unjoined.report.figures import (
     importance_chart,
     share_alike,
 )
-from unjoined.words import number, percent, relative_in_words
+from unjoined.words import (
+    clusters_in_words,
+    known_in_words,
+    number,
+    percent,
+    relative_in_words,
+)
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -203,7 +209,15 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         (folder / name).read_text("utf-8") for name in ("report.css", "report.js")
     )
     diagnosis = facts.diagnosis
-    gains = gain_chart(facts)
+    gains = gain_chart(facts, speech)
+    strength = diagnosis.identification
+    known = filter(
+        None,
+        (
+            known_in_words(strength, diagnosis.known_worth),
+            clusters_in_words(strength),
+        ),
+    )
     text: str = environment.get_template("report.html").render(
         facts=facts,
         terms=facts.terms,
@@ -217,6 +231,11 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         plenty=PLENTY,
         gap=gap_figure(diagnosis, facts.data.n_rows),
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
+        gap_words=""
+        if diagnosis.gap is None
+        else diagnosis.gap_in_words(diagnosis.gap),
+        known=known,
+        n_tables=sum(table.kind in KINDS for table in facts.data.summary()),
         full_gap=FULL_GAP,
         nearly_all=NEARLY_ALL,
         hidden=hidden_figure(facts) if facts.is_told else None,

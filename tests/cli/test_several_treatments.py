@@ -1,0 +1,209 @@
+"""Amounts and several treatments on the command line, from files to a list."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unjoined import load_model
+from unjoined.cli import main
+
+
+def write(folder, effects, shares, n=400):
+    """Write tables of places that treat differently; a treatment is a word or an amount."""
+    rng = np.random.default_rng(0)
+    words = list(effects)
+    tables = {"spent": [], "sent": []}
+    for name, rows in tables.items():
+        for place, share in shares.items():
+            X = rng.normal(size=(n, 2)).round(3)
+            given = rng.choice(len(words), n, p=share)
+            effect = np.array([effects[words[i]] for i in given])
+            frame = pd.DataFrame(X, columns=["age", "income"]).assign(place=place)
+            spent = X[:, 1] + effect * (1.0 + X[:, 0]) + 0.5 * rng.normal(size=n)
+            label = spent if name == "spent" else [words[i] for i in given]
+            rows.append(frame.assign(**{name: label}))
+        pd.concat(rows).to_csv(folder / f"{name}.csv", index=False)
+    people = pd.DataFrame(rng.normal(size=(60, 2)), columns=["age", "income"])
+    people.assign(id=[f"c{i}" for i in range(60)]).to_csv(
+        folder / "people.csv", index=False
+    )
+
+
+def run(*words, code=0):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    assert (stop.value.code or 0) == code
+
+
+def options(folder):
+    named = {"outcomes": "spent.csv", "treatments": "sent.csv"}
+    tables = [part for o, f in named.items() for part in (f"--{o}", folder / f)]
+    return [
+        *tables,
+        "--population",
+        "place",
+        "--outcome",
+        "spent",
+        "--treatment",
+        "sent",
+    ]
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """Places that like mail, phone or nothing, with a model of the two."""
+    folder = tmp_path_factory.mktemp("letters")
+    shares = {
+        "east": (0.2, 0.7, 0.1),
+        "south": (0.2, 0.1, 0.7),
+        "west": (0.8, 0.1, 0.1),
+    }
+    write(folder, {"none": 0.0, "mail": 0.5, "phone": 1.0}, shares)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(letters):
+    model = letters / "arms.skops"
+    run("fit", *options(letters), "--control", "none", "--model", model)
+    return model
+
+
+def test_fit_says_what_each_treatment_does(letters, fitted, capsys):
+    run(
+        "fit",
+        *options(letters),
+        "--control",
+        "none",
+        "--model",
+        fitted,
+        "--force",
+        "--json",
+    )
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["control"] == "none"
+    assert set(facts["treatments"]) == {"mail", "phone"}
+    phone = facts["treatments"]["phone"]["average_effect"]
+    assert phone["low"] < phone["value"] < phone["high"]
+    assert facts["treatments"]["mail"]["verdict"]["colour"] == "green"
+    model = load_model(fitted)
+    assert phone["value"] == model.models_["phone"].average_effect_.value
+    assert set(facts["values"]) == {*model.values_}
+
+
+def test_check_speaks_of_each_treatment(letters, capsys):
+    run("check", *options(letters), "--control", "none")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "mail: The policies differ by about" in said
+    assert "phone: The policies differ by about" in said
+    run("check", *options(letters), code=2)
+    assert "name the one that means none with control=VALUE" in capsys.readouterr().err
+
+
+def test_a_list_says_whom_to_give_which(letters, fitted, capsys):
+    out = letters / "list.csv"
+    people = ["--table", letters / "people.csv", "--keep", "id", "--out", out]
+    money = ["--cost", "mail=0.2,phone=0.4", "--value", 1, "--budget", 8]
+    run("score", "--model", fitted, *people, *money, "--json")
+    facts = json.loads(capsys.readouterr().out)
+    table = pd.read_csv(out, keep_default_na=False)
+    model = load_model(fitted)
+    uplift = model.predict(pd.read_csv(letters / "people.csv")[["age", "income"]])
+    np.testing.assert_allclose(table[["uplift_mail", "uplift_phone"]], uplift)
+    assert list(table.columns) == [
+        "id",
+        "uplift_mail",
+        "uplift_phone",
+        "treatment",
+        "flags",
+    ]
+    counts = table["treatment"].value_counts()
+    costs = {"mail": 0.2, "phone": 0.4}
+    for arm, cost in costs.items():
+        own = facts["treatments"][arm]
+        assert own["people"] == counts.get(arm, 0)
+        assert own["cost"] == pytest.approx(cost * own["people"])
+        assert own["gain"]["low"] <= own["gain"]["value"] <= own["gain"]["high"]
+    assert sum(own["cost"] for own in facts["treatments"].values()) <= 8.0
+    # Who gets something gains more than it costs, by the predictions.
+    for j, (arm, cost) in enumerate(costs.items()):
+        assert (uplift[table["treatment"] == arm, j] > cost).all()
+
+
+def test_settings_hold_costs_by_treatment(letters, fitted, capsys):
+    settings = letters / "unjoined.toml"
+    settings.write_text(
+        'outcomes = "spent.csv"\ntreatments = "sent.csv"\npopulation = "place"\n'
+        'outcome = "spent"\ntreatment = "sent"\ncontrol = "none"\nmodel = "arms.skops"\n'
+        'table = "people.csv"\nvalue = 1.0\ncost = { mail = 0.2, phone = 0.4 }\n'
+    )
+    run("score", "--config", settings, "--out", letters / "other.csv", "--json")
+    costs = json.loads(capsys.readouterr().out)["treatments"]
+    for arm, cost in {"mail": 0.2, "phone": 0.4}.items():
+        assert costs[arm]["cost"] == pytest.approx(cost * costs[arm]["people"])
+    assert costs["phone"]["cost"] > 0.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--share", "30%"], "--share, --top and --threshold say how many get one"),
+        (
+            ["--cost", "mail=1", "--value", "1"],
+            "--cost names 'mail', and the model is of",
+        ),
+        (
+            ["--cost", "mail=1,phone=dear", "--value", "1"],
+            "--cost must be a number, or NAME",
+        ),
+        (["--cost", "1"], "--cost needs --value"),
+        (["--budget", "5"], "--budget needs --cost"),
+    ],
+)
+def test_what_a_list_of_several_cannot_take(letters, fitted, words, message, capsys):
+    out = letters / "never.csv"
+    people = ["--table", letters / "people.csv", "--out", out]
+    run("score", "--model", fitted, *people, *words, code=2)
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_commands_for_one_treatment_say_so(letters, fitted, capsys):
+    given = [*options(letters), "--control", "none"]
+    run("report", *given, "--model", fitted, "--out", letters / "r.html", code=2)
+    run("evaluate", *given, "--cross", code=2)
+    run("plan-study", *given, "--half-width", 0.1, code=2)
+    said = capsys.readouterr().err
+    assert (
+        said.count("looks at one treatment, and --control says that there are several")
+        == 3
+    )
+    run("fit", *given, "--estimator", "minmax", "--model", letters / "no.skops", code=2)
+    assert "--control is for the default estimator" in capsys.readouterr().err
+
+
+def test_amounts_go_from_fit_to_report(tmp_path, capsys):
+    shares = {"east": (0.2, 0.3, 0.3, 0.2), "west": (0.7, 0.2, 0.1, 0.0)}
+    write(tmp_path, {0: 0.0, 1: 0.4, 2: 0.8, 3: 1.2}, shares)
+    given = [*options(tmp_path), "--dose"]
+    model = tmp_path / "model.skops"
+    run("check", *given)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the mean dose (in its standard deviations) differs by" in said
+    mean = pd.read_csv(tmp_path / "sent.csv").groupby("place")["sent"].mean()["east"]
+    assert f"treatments east 400 mean dose {mean:.4g}" in said
+    assert "% treated" not in said
+    run("fit", *given, "--model", model, "--json")
+    facts = json.loads(capsys.readouterr().out)
+    ends = facts["average_effect"]
+    assert ends["low"] < 0.4 < ends["high"]
+    people = ["--table", tmp_path / "people.csv", "--share", "30%"]
+    run("score", "--model", model, *people, "--out", tmp_path / "list.csv")
+    assert "Giving one unit more to the 18 of 60 people" in capsys.readouterr().out
+    report = tmp_path / "report.html"
+    run("report", *given, "--model", model, *people, "--out", report)
+    page = report.read_text("utf-8")
+    assert "one unit more to" in page.lower()
+    assert "chance of treatment" not in page
