@@ -103,7 +103,7 @@ test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest -m browser tests/report
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py against.py coverage.py planner.py populations.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py against.py coverage.py planner.py populations.py problems.py sensitivity.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 # Resumes from finished draws; an hour on one core.
@@ -115,6 +115,7 @@ verdict-study: $(VENV)/.test
 # Resumes from the draws in the file; hours on one core.
 coverage-study: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --out benchmarks/results/coverage.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sensitivity.py --out benchmarks/results/sensitivity.json
 
 accuracy: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py

@@ -12,9 +12,9 @@ from scipy.special import expit
 from unjoined import SeparateLabels, Uplift, load_model, save_model
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
-from unjoined.evaluate import diagnose, evaluate_uplift, sensitivity
+from unjoined.evaluate import diagnose, effect_summary, evaluate_uplift, sensitivity
 from unjoined.evaluate.regions import NamedFeatures
-from unjoined.evaluate.sensitivity import average_claim, benchmarks_of
+from unjoined.evaluate.sensitivity import average_claim, benchmarks_of, without_each
 from unjoined.evaluate.terms import linear_evaluation
 from unjoined.report import Terms, report_with_numbers
 
@@ -378,3 +378,86 @@ def test_a_report_says_what_turns_its_advice_beside_the_interval(hidden, tmp_pat
         if "turn this advice" in reason["words"]
     ]
     assert colours == ["amber" if hidden else "green"]
+
+
+def test_without_one_of_three_populations_the_other_two_are_compared():
+    """Slow: the ratio of two populations, by the same nuisances."""
+    rows = evaluated(drawn("three"))
+    found = without_each(rows, "ABC")
+    assert list(found) == ["A", "B", "C"]
+    for k, name in enumerate("ABC"):
+        i, j = (other for other in range(3) if other != k)
+        d = rows.policies[:, i] - rows.policies[:, j]
+        omega = np.minimum(1.0, (d / 0.2) ** 2)
+        sign = np.select([rows.cell % 3 == i, rows.cell % 3 == j], [1.0, -1.0], 0.0)
+        people = np.isin(rows.cell % 3, (i, j)) / np.isin(rows.cell % 3, (i, j)).sum()
+        corrected = rows.share * sign * omega / d * rows.residual
+        N = corrected[rows.cell < 3].sum() + (people * omega) @ rows.effect
+        D = corrected[rows.cell >= 3].sum() + (people * omega).sum()
+        assert found[name].value == pytest.approx(N / D)
+    assert without_each(evaluated(drawn("two")), "AB") == {}
+
+
+def test_many_populations_may_be_draws_themselves():
+    """Nine bases that differ: the error of the average is that of nine numbers, not of rows."""
+    rng = np.random.default_rng(0)
+    bases, chances = rng.normal(0.0, 0.5, 9), np.linspace(0.1, 0.9, 9)
+    parts = []
+    for k in range(9):
+        for kind in (0, 1):
+            X = rng.normal(size=(150, 1))
+            t = (rng.random(150) < chances[k]) * 1.0
+            y = bases[k] + t + rng.normal(size=150)
+            gone = np.full(150, np.nan)
+            labels = (gone, t) if kind else (y, gone)
+            parts.append((X, *labels, np.repeat(f"region {k}", 150)))
+    data = SeparateLabels(*map(np.concatenate, zip(*parts, strict=True)))
+    found = sensitivity(None, data, n_jobs=1, random_state=0)
+    values = [each.value for each in found.without.values()]
+    jackknife = np.sqrt(8 / 9 * np.sum((values - np.mean(values)) ** 2))
+    wider = 2.306 / 1.960  # Student's t of eight degrees over the normal
+    assert found.jackknife.standard_error == pytest.approx(wider * jackknife, rel=1e-3)
+    assert found.jackknife.standard_error > 2.0 * found.average.gain.standard_error
+    assert "If populations are draws of many" in str(found)
+
+
+def test_bases_of_groups_that_differ_change_nothing():
+    """Populations are compared within their groups: what these differ by drops out."""
+    rows = evaluated(drawn("three"))
+    grouped = replace(rows, base=np.array([0, 0, 1]))
+    claim = average_claim(grouped)
+    off = np.where((rows.cell < 3) & (rows.cell % 3 == 2), 7.0, 0.0)
+    other = average_claim(replace(grouped, residual=rows.residual + off))
+    assert other.gain.value == pytest.approx(claim.gain.value)
+    one = average_claim(replace(rows, base=np.zeros(3, dtype=np.int64)))
+    assert one.gain.value == pytest.approx(average_claim(rows).gain.value)
+    assert one.sway == pytest.approx(average_claim(rows).sway)
+
+
+def test_the_same_base_is_asked_for_by_name():
+    data = drawn("three", n=150)
+    options = {"n_jobs": 1, "random_state": 0}
+    found = sensitivity(None, data, same=[["A", "B"]], **options)
+    assert found.average.sway > sensitivity(None, data, **options).average.sway
+    for same, message in (
+        ([["A"]], "two populations or more that have the same base"),
+        ([["A", "D"]], "'D', and the tables are of 'A', 'B', 'C'"),
+        ([["A", "B"], ["B", "C"]], "'B' twice"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sensitivity(None, data, same=same, **options)
+    with pytest.raises(InputError, match="same needs all rows in memory"):
+        evaluate_uplift(
+            lambda X: X[:, 0], SeparateLabels(**data, stream=100), same=[["A", "B"]]
+        )
+
+
+def test_a_group_turns_where_the_rule_that_treats_it_does():
+    data = campaign_problem().draw(300, random_state=0)
+    options = {"n_jobs": 1, "random_state": 0}
+    groups = effect_summary(None, data, by=[4], **options).groups
+    rules = {each.where: lambda X, v=v: X[:, 4] == v for v, each in enumerate(groups)}
+    found = sensitivity(lambda X: X[:, 0], data, rules=rules, **options)
+    for claim, group in zip(found.claims[1:], groups, strict=True):
+        assert group.breakdown == pytest.approx(claim.breakdown())
+        assert group.breakdown_sure == pytest.approx(claim.breakdown(0.95))

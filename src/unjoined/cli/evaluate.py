@@ -35,6 +35,7 @@ from unjoined.cli.options import (
     Value,
     Weight,
     as_share,
+    split_names,
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, noted, print_json
@@ -134,6 +135,14 @@ def evaluate(
             help="Column of the outcome tables that treatment cannot have changed; repeatable.",
         ),
     ] = None,
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--same",
+            metavar="NAMES",
+            help="Populations alike but for treatment, comma-separated; repeatable. Default: all.",
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
@@ -154,9 +163,9 @@ def evaluate(
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
     asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
+    asked["same"] = _same(same)
     spent = _cost_in_outcomes(cost, value)
-    if delta is not None:
-        check_not_negative("--delta", delta)
+    check_not_negative("--delta", delta or 0.0)
     check_option("--estimator", estimator, ESTIMATORS)
     with noted() as notes:
         if model is None:
@@ -243,6 +252,11 @@ def _held_against(found: Evaluation, cost: float, delta: float | None) -> Evalua
     if found.sensitivity is None:
         return found
     return replace(found, sensitivity=found.sensitivity.at(cost=cost, delta=delta))
+
+
+def _same(groups: list[str] | None) -> list[list[str]] | None:
+    """Return the groups of populations that have the same base, None if all have."""
+    return [split_names("--same", names) for names in groups] if groups else None
 
 
 def _cost_in_outcomes(cost: float, value: float | None) -> float:

@@ -102,7 +102,7 @@ class Bounds(Shown):
     def sentences(self) -> list[str]:
         """Return the bounds of the average and what they rest on, in words."""
         low, high = self.average.low.value, self.average.high.value
-        ends = span(*self.average.interval(self.level), number)
+        ends = span(*self.average.interval(self.level), brief)
         rests = "nobody was picked for what they gain"
         if self.never_harms:
             rests = f"treatment never harms and {rests}"
@@ -139,7 +139,7 @@ class Bounds(Shown):
                 each.name,
                 brief(each.low.value),
                 brief(each.high.value),
-                span(*each.interval(self.level), number),
+                span(*each.interval(self.level), brief),
             )
             for each in self.bounds
         ]

@@ -21,6 +21,7 @@ from unjoined.evaluate.estimate import (
     Estimate,
     ResultTable,
     Shown,
+    Totals,
     critical_value,
     draw_intervals,
     estimate_dict,
@@ -35,8 +36,9 @@ from unjoined.evaluate.regions import (
     NamedFeatures,
     between,
 )
+from unjoined.evaluate.sensitivity import Claim
 from unjoined.evaluate.terms import Sums
-from unjoined.words import brief, cells, in_brackets
+from unjoined.words import brief, cells, in_brackets, in_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,12 +80,17 @@ class GroupEffect:
         Average uplift, outcome units.
     predicted : float
         Mean of the model's predictions; nan without a model.
+    breakdown, breakdown_sure : float
+        By how much equal people may differ between populations before the uplift turns, and up to
+        where it is sure at the level of the summary, one-sided; outcome units. See `sensitivity`.
     """
 
     where: str
     share: float
     uplift: Estimate
     predicted: float
+    breakdown: float
+    breakdown_sure: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,6 +133,8 @@ class EffectSummary(Shown):
                 "where": where,
                 "share": share,
                 "predicted": effect.predicted,
+                "breakdown": getattr(effect, "breakdown", math.nan),
+                "breakdown_sure": getattr(effect, "breakdown_sure", math.nan),
             }
             | estimate_dict(effect.uplift, self.level)
             for what, where, share, effect in rows
@@ -174,9 +183,12 @@ class EffectSummary(Shown):
             predicted = "" if math.isnan(effect.predicted) else brief(effect.predicted)
             return *cells(effect.uplift, self.level), predicted
 
-        groups = [(g.where, f"{g.share:.0%}", *numbers(g)) for g in self.groups]
+        groups = [
+            (g.where, f"{g.share:.0%}", *numbers(g), in_digits(g.breakdown, 3))
+            for g in self.groups
+        ]
         line = [(c.name, *numbers(c)) for c in self.projection]
-        head = ("where", "people", "uplift", interval, "predicted")
+        head = ("where", "people", "uplift", interval, "predicted", "turns at")
         per_unit = ("column", "change of uplift per unit", interval, "predicted")
         return [
             ("Average uplift of groups", head, groups),
@@ -255,10 +267,11 @@ def effect_summary(
     if not models:
         predicted = np.full(g, math.nan)
         slopes = np.full(q, math.nan)
-    error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 2 * g :], 0.0))
+    error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 3 * g :], 0.0))
     rows = zip(
         ("constant", *names), beta / units, error / units, slopes / units, strict=True
     )
+    claims = _claims(list(groups), totals)
     return EffectSummary(
         average=totals.ratio(0, 1),
         projection=tuple(
@@ -267,18 +280,34 @@ def effect_summary(
         ),
         groups=tuple(
             GroupEffect(
-                where,
+                claim.name,
                 float(size[j] / total),
-                totals.ratio(2 + j, 2 + g + j),
+                claim.gain,
                 float(predicted[j]),
+                claim.breakdown(),
+                claim.breakdown(level),
             )
-            for j, where in enumerate(groups)
+            for j, claim in enumerate(claims)
             if size[j] > 0.0
         ),
         speaks_for=float(total),
         left_out=tables.left_out(),
         level=level,
     )
+
+
+def _claims(groups: Sequence[str], totals: Totals) -> list[Claim]:
+    """Return the claims that groups gain, given what a pass has added up."""
+    g = len(groups)
+    D, sway = (
+        np.abs(totals.value[2 + g : 2 + 2 * g]),
+        totals.value[2 + 2 * g : 2 + 3 * g],
+    )
+    each = np.divide(sway, D, out=np.full(g, math.inf), where=D > 0.0)
+    return [
+        Claim(where, totals.ratio(2 + j, 2 + g + j), 1.0, float(each[j]), math.nan)
+        for j, where in enumerate(groups)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +374,8 @@ def _project(
     n = terms.numerator[:, None]
     d = terms.denominator[:, None]
     left = n - d * (b @ beta)[:, None]
-    values = np.hstack([n, d, n * inside, d * inside, (b * left) @ inverse.T])
+    sway = terms.sway[:, None] * inside
+    values = np.hstack([n, d, n * inside, d * inside, sway, (b * left) @ inverse.T])
     C = 2 * rows.n_populations + 1
     return Sums.of_rows(rows.cell, rows.share, values, C, rows.unit, rows.count)
 

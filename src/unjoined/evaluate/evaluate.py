@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ SHARES = np.arange(1, 21) / 20.0  # of the curve
 AT_K = (0.1, 0.2, 0.3, 0.5)
 N_BINS = 10
 COMPARED_ROWS = 20_000  # at most, at which fits without one fold each are compared
+Same = Sequence[Sequence[str]] | None  # populations that have the same base
 ROUNDING = 1e-7  # standard errors: less is no difference
 
 
@@ -575,6 +576,7 @@ def evaluate_uplift(
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
+    same: Same = None,
     crossfit: CrossFit | None = None,
     randomised: bool | None = None,
     n_jobs: int | None = None,
@@ -608,6 +610,10 @@ def evaluate_uplift(
     shift : {None, "classifier"}, default=None
         How tables are weighted to the people in question, as in `MinMaxUplift`. None takes all
         tables for the same people; small differences then do little harm.
+    same : sequence of sequences of str, optional
+        Populations that have the same base, such as ``[["north", "south"], ["east", "west"]]``,
+        if people of others may respond unalike: each is compared with those of its own group
+        alone. Default: all have the same.
     crossfit : CrossFit, optional
         That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
     randomised : bool, optional
@@ -661,7 +667,7 @@ def evaluate_uplift(
     critical_value(level)
     rng = check_random_state(random_state)
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
-    options = target, shift, n_jobs, rng, crossfit
+    options = target, shift, n_jobs, rng, crossfit, same
     models = {"": model_or_scores}
     chance = is_randomised(models, randomised)
     asked, tables = prepare(models, data, rules, *options, randomised=chance)
@@ -679,6 +685,7 @@ def cross_evaluate(
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
+    same: Same = None,
     crossfit: CrossFit | None = None,
     randomised: bool | None = None,
     n_jobs: int | None = None,
@@ -701,7 +708,7 @@ def cross_evaluate(
         At least 2, and at most the rows of the smallest table.
     crossfit : CrossFit, optional
         That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
-    target, rules, level, shift, randomised, n_jobs, random_state
+    target, rules, level, shift, same, randomised, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -726,7 +733,7 @@ def cross_evaluate(
             f"estimator must be an object, not a class. Write {name}() for {name}."
         )
     chance = is_randomised({"": estimator}, randomised)
-    held = HeldOutTables.of(data, target, randomised=chance)
+    held = HeldOutTables.of(data, target, randomised=chance, same=same)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
     others = Asked({"": _no_scores}, rules, in_pieces=False)
@@ -759,6 +766,7 @@ def sensitivity(
     delta: float | None = None,
     before: Any = None,
     controls: Mapping[str, ArrayLike] | None = None,
+    same: Same = None,
     target: MatrixLike | None = None,
     level: float = 0.95,
     crossfit: CrossFit | None = None,
@@ -793,7 +801,7 @@ def sensitivity(
     controls : mapping of str to array of shape (n,), optional
         Other outcomes that treatment cannot have changed, by name, for each row of the data that
         has an outcome. They say by how many spreads of an outcome equal people differ.
-    target, level, crossfit, n_jobs, random_state
+    same, target, level, crossfit, n_jobs, random_state
         As in `evaluate_uplift`. Claims are one-sided at this level.
 
     Returns
@@ -833,6 +841,7 @@ def sensitivity(
         model,
         data,
         rules=rules,
+        same=same,
         target=target,
         level=level,
         crossfit=crossfit,
@@ -845,7 +854,7 @@ def sensitivity(
             "are alike, and no hidden difference is to be feared."
         )
     if beside and crossfit is not None:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, same=same)
         rows = held.evaluated(crossfit, n_jobs=n_jobs, rng=rng)
         options: dict[str, Any] = {"n_jobs": n_jobs, "rng": rng}
         if before is not None:
@@ -1043,6 +1052,7 @@ def prepare(
     n_jobs: int | None,
     rng: Rng,
     crossfit: CrossFit | None = None,
+    same: Same = None,
     *,
     randomised: bool = False,
 ) -> tuple[Asked, EvaluatedTables]:
@@ -1050,13 +1060,17 @@ def prepare(
     in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
-        held = HeldOutTables.of(data, target, randomised=randomised)
+        held = HeldOutTables.of(data, target, randomised=randomised, same=same)
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
         rows = held.evaluated(
             crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3
         )
         return asked, RowsInMemory(held, rows, columns)
+    if same is not None:
+        raise InputError(
+            "same needs all rows in memory. Leave it out for tables that are read in pieces."
+        )
     if shift is not None:
         raise InputError(
             "shift needs all rows in memory. Leave it out for tables that are read in pieces, or "

@@ -87,7 +87,7 @@ def earlier_rows(
             inside = at[fold[at] == j]
             own[inside] = mean(then.X[inside])
             expected[of_now == j, k] = mean(rows.X[of_now == j])
-    scale, zeros = then.coding.scale, np.zeros(n)
+    scale, zeros = then.coding.scale / rows.dose, np.zeros(n)
     met = replace(
         rows,
         X=then.X,
@@ -105,7 +105,8 @@ def earlier_rows(
         unit=then.unit,
         count=then.count,
     )
-    return Earlier(met, then.coding.offset + scale * expected, data.take(used))
+    level = then.coding.offset / rows.dose
+    return Earlier(met, level + scale * expected, data.take(used))
 
 
 def _as_outcomes(before: Any) -> SeparateLabels:

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,7 @@ from unjoined.evaluate.estimate import (
     Shown,
     bare_axes,
     estimate_dict,
+    widening,
 )
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.terms import EvaluationRows
@@ -83,6 +84,7 @@ from unjoined.words import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MANY_POPULATIONS = 8  # from which populations may be taken for draws of many
 ORDINARY = 0.25  # share of the columns that tell as much as one of ordinary strength
 SURE = (
     0.05  # p-value below which an outcome that must gain nothing tells of a difference
@@ -304,6 +306,8 @@ class Sensitivity(Shown):
     differenced : tuple of Claim
         The claims if populations differ now as they did before, with that difference taken off;
         empty without earlier outcomes.
+    without : dict of str to Estimate
+        The average without one population at a time, of three or more.
     """
 
     claims: tuple[Claim, ...]
@@ -315,6 +319,20 @@ class Sensitivity(Shown):
     delta: float | None = None
     placebos: tuple[Placebo, ...] = ()
     differenced: tuple[Claim, ...] = ()
+    without: dict[str, Estimate] = field(default_factory=dict)
+
+    @property
+    def jackknife(self) -> Estimate | None:
+        """The average with the error of populations that are draws of many; None if they are few.
+
+        From what leaving out one population at a time moves it by, widened for so many.
+        """
+        K = len(self.without)
+        if K < MANY_POPULATIONS:
+            return None
+        values = np.array([each.value for each in self.without.values()])
+        error = math.sqrt((K - 1) * float(np.mean((values - values.mean()) ** 2)))
+        return Estimate(self.average.gain.value, widening(K) * error)
 
     @property
     def average(self) -> Claim:
@@ -429,6 +447,25 @@ class Sensitivity(Shown):
         return [*lines, *self.benchmark_words(), *self.beside_words()]
 
     def beside_words(self) -> list[str]:
+        """Say what single populations do, and outcomes that treatment cannot have changed."""
+        return [*self._without_words(), *self._placebo_words()]
+
+    def _without_words(self) -> list[str]:
+        """Say how far the average rests on single populations."""
+        if not self.without:
+            return []
+        order = sorted(self.without, key=lambda name: self.without[name].value)
+        least, most = (
+            f"{brief(self.without[k].value)} (without {k})"
+            for k in order[:: len(order) - 1]
+        )
+        said = f"Without one population at a time the average lies between {least} and {most}."
+        if (draws := self.jackknife) is not None:
+            ends = span(*draws.interval(self.level), brief)
+            said += f" If populations are draws of many, its {self.level:.0%} interval is {ends}."
+        return [said]
+
+    def _placebo_words(self) -> list[str]:
         """Say what outcomes tell that treatment cannot have changed."""
         lines = [self._placebo_in_words(placebo) for placebo in self.placebos]
         if self.differenced:
@@ -660,7 +697,40 @@ def sensitivity_of(
         sigma=spread_left(rows),
         is_rate=is_rate,
         level=level,
+        without=without_each(rows, names),
     )
+
+
+def without_each(rows: EvaluationRows, names: Sequence[Any]) -> dict[str, Estimate]:
+    """Return the average without one population at a time, if there are three or more.
+
+    Policies and outcome models stay those of all: the average is centred whatever they are.
+    """
+    K = rows.n_populations
+    if K < 3:
+        return {}
+    population = rows.cell % K
+    found = {}
+    for k, name in enumerate(names):
+        left = np.delete(np.arange(K), k)
+        base = None if rows.base is None else rows.base[left]
+        if base is not None and len(np.unique(base)) == len(base):
+            continue  # nothing is left to compare
+        rest = rows.take(np.flatnonzero(~rows.is_labelled | (population != k)))
+        place = np.searchsorted(left, rest.cell % K)
+        cell = np.where(rest.is_labelled, rest.cell // K * (K - 1) + place, 2 * K - 2)
+        fewer = replace(
+            rest,
+            cell=cell,
+            aim=rest.aim / float(rest.share @ rest.aim),
+            policies=rest.policies[:, left],
+            size=rest.size[left],
+            known=rest.known[left],
+            base=None if rest.base is None else rest.base[left],
+        )
+        if np.any(fewer.people):
+            found[str(name)] = average_claim(fewer).gain
+    return found
 
 
 def average_claim(rows: EvaluationRows) -> Claim:

@@ -23,6 +23,8 @@ from unjoined._validation import (
     check_probability,
     check_share,
     check_vector,
+    did_you_mean,
+    shown,
 )
 from unjoined.data.columns import take_rows
 from unjoined.data.dask import is_dask
@@ -241,6 +243,41 @@ class Asked:
             yield name, functional, at, own
 
 
+def base_groups(
+    names: Sequence[Any], same: Sequence[Sequence[Any]] | None
+) -> IntArray | None:
+    """Return the number of each population's base; those that ``same`` does not name stand alone.
+
+    Where bases differ between groups, populations are held against those of their own.
+    """
+    if same is None:
+        return None
+    known = [str(name) for name in names]
+    base = np.full(len(known), -1, dtype=np.int64)
+    for number, group in enumerate(same):
+        wanted = [group] if isinstance(group, str) else [str(name) for name in group]
+        for name in wanted:
+            if name not in known:
+                raise InputError(
+                    f"same names the population {name!r}, and the tables are of {shown(known)}"
+                    f"{did_you_mean(name, known)}"
+                )
+            at = known.index(name)
+            if base[at] >= 0:
+                raise InputError(
+                    f"same names the population {name!r} twice. Name it once."
+                )
+            base[at] = number
+    alone = np.flatnonzero(base < 0)
+    base[alone] = len(same) + np.arange(len(alone))
+    if len(np.unique(base)) == len(base):
+        raise InputError(
+            "same must name two populations or more that have the same base, such as "
+            "[['north', 'south']]; uplift is told by comparing these."
+        )
+    return base
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOutTables:
     """The tables of an evaluation: features as they were given, and as numbers for nuisances."""
@@ -255,6 +292,7 @@ class HeldOutTables:
         tuple[Array, Array] | None
     )  # the same or the target rows, as numbers; weights
     strange: tuple[str, ...]  # values of the target such as no table has
+    base: IntArray | None = None  # (K,) populations of one number have the same base
 
     @classmethod
     def of(
@@ -263,10 +301,12 @@ class HeldOutTables:
         target: MatrixLike | None,
         *,
         randomised: bool = False,
+        same: Sequence[Sequence[Any]] | None = None,
     ) -> HeldOutTables:
         """Check tables and target, and encode what is not a number.
 
-        If populations were ``randomised``, treatment has reasons of its own within each.
+        If populations were ``randomised``, treatment has reasons of its own within each. ``same``
+        names those that have the same base, if not all of them have.
         """
         tables = as_data(data)
         matrix, features = NamedFeatures.of(tables.X)
@@ -284,7 +324,15 @@ class HeldOutTables:
             own, notes = features.numbers(target)
             aim = own, np.ones(len(own))
         return cls(
-            tables, features, rows, checked.positions, asked, target, aim, tuple(notes)
+            tables,
+            features,
+            rows,
+            checked.positions,
+            asked,
+            target,
+            aim,
+            tuple(notes),
+            base_groups(rows.names, same),
         )
 
     @property
@@ -329,7 +377,7 @@ class HeldOutTables:
                 "crossfit belongs to other rows than these. Give the data that the model was "
                 "fitted to, or leave out crossfit."
             )
-        return evaluation_rows(
+        evaluated = evaluation_rows(
             rows,
             crossfit,
             target=self.target_rows,
@@ -339,6 +387,7 @@ class HeldOutTables:
             rng=rng,
             stacklevel=stacklevel + 1,
         )
+        return replace(evaluated, base=self.base)
 
     def computed(self, columns: Sequence[Computed]) -> Array:
         """Return columns as the rows of an evaluation have them, shape (n, k)."""

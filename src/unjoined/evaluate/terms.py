@@ -296,6 +296,7 @@ class EvaluationRows:
     count: Array | None  # (n,) as in `RatioTerms`
     is_amount: bool  # whether outcomes are 0 or more
     dose: float  # what outcomes are divided by, 1 where treatments are no doses
+    base: IntArray | None = None  # (K,) populations of one number have the same base
 
     @property
     def n_populations(self) -> int:
@@ -366,12 +367,25 @@ class EvaluationRows:
         """What the variance over the populations is of a mean square over all pairs of them."""
         if self.n_populations == 1:  # as of two of the same size
             return 0.25
-        return float(0.5 * (1.0 - self.population_share @ self.population_share))
+        return float(0.5 * (1.0 - self.population_share @ np.diag(self.beside)))
+
+    @property
+    def beside(self) -> Array:
+        """Weight of each population (columns) in the mean that another is held against, (K, K).
+
+        Its share of all populations, or of those that have the same base.
+        """
+        p = np.tile(self.population_share, (self.n_populations, 1))
+        if self.base is not None:
+            p = p * (self.base[:, None] == self.base)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     @property
     def apart(self) -> Array:
-        """Each policy minus the mean policy, shape (n, K)."""
-        return np.asarray(self.policies - self.exposed[:, None])
+        """Each policy minus the mean policy of populations that have the same base, (n, K)."""
+        if self.base is None:
+            return np.asarray(self.policies - self.exposed[:, None])
+        return np.asarray(self.policies - self.policies @ self.beside.T)
 
     @property
     def exposed(self) -> Array:
