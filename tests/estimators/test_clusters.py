@@ -213,6 +213,42 @@ def test_streamed_rows_have_clusters_too(estimator):
         assert found.standard_error == pytest.approx(expected.standard_error, rel=0.3)
 
 
+@pytest.mark.parametrize("estimator", [Uplift, MinMaxUplift])
+def test_clusters_on_dask_are_those_of_the_stream(estimator):
+    """Partitions are chunks: errors are those of the same pieces, and larger than without."""
+    dask = pytest.importorskip("dask")
+    frames = pytest.importorskip("dask.dataframe")
+    data = SeparateLabels(**columns(customers=100))
+    tables = []
+    for kind in ("outcome", "treatment"):
+        of = {}
+        for name in data.populations:
+            at = data.rows(kind, name)
+            frame = pd.DataFrame(data.X[at], columns=["a", "b"])
+            label = data.checked.label[at]
+            of[name] = frame.assign(label=label, house=data.cluster[at])
+        tables.append(of)
+    options = {"outcome": "label", "treatment": "label", "cluster": "house"}
+    lazy = [
+        {name: frames.from_pandas(frame, npartitions=3) for name, frame in of.items()}
+        for of in tables
+    ]
+    with dask.config.set(scheduler="synchronous"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few rows
+        spread = SeparateLabels.from_tables(*lazy, **options)
+        plain = SeparateLabels.from_tables(
+            *lazy, outcome="label", treatment="label", features=["a", "b"]
+        )
+        errors = [
+            estimator(random_state=0).fit(rows).average_effect_.standard_error
+            for rows in (spread, plain)
+        ]
+        streamed = SeparateLabels.from_tables(*tables, **options, stream=100)
+        expected = estimator(random_state=0).fit(streamed).average_effect_
+    assert errors[0] > 1.3 * errors[1]
+    assert errors[0] == pytest.approx(expected.standard_error, rel=0.05)
+
+
 def test_a_column_of_tables_names_the_clusters(data, tmp_path):
     frames = {}
     for kind in ("outcome", "treatment"):
