@@ -9,6 +9,13 @@ features. Shares of intervals that cover the true average, robust and plain; and
 
 columns: how far the average moves when a column is left out, as it was said and as it did.
 
+before: equal people differ by delta now and at an earlier time, when nobody was treated. Bias and
+coverage of the average with that difference taken off, and how often the earlier outcomes tell of
+it: with the difference, and without.
+
+bounds: outcomes of 0 and 1 where policies do not differ, and in the last design bases do; the truth
+lies inside of the bounds, or is one of them. Shares of intervals that hold it.
+
 hillstrom: a mail trial is taken apart. Its customers are dealt to two populations, and mailed, by a
 column that is then hidden. What equal people then differ by is known from all 64,000 customers, and
 so is the effect. Claimed is that mails gain more than they cost, at a cost just above the effect.
@@ -35,12 +42,13 @@ from scipy.special import expit
 from unjoined import SeparateLabels
 from unjoined._typing import Array
 from unjoined.datasets import fetch_email
-from unjoined.evaluate import sensitivity
+from unjoined.evaluate import sensitivity, uplift_bounds
 
 PEOPLE = 400_000
 SAVE_EVERY = 5
 HABIT = 0.7  # correlation of the outcomes of a customer
 HIDDEN = {"history": 2.0, "recency": -1.0}  # columns that deal, with log-odds
+EARLIER = ("real outcome", "rates", "three populations")  # designs with an earlier time
 LARGEST_GAP = 0.2  # from which on a person counts fully
 
 
@@ -115,6 +123,20 @@ class Design:
             del parts["cluster"]
         return SeparateLabels(**{c: np.concatenate(v) for c, v in parts.items()})
 
+    def earlier(self, n: int, seed: int, how: str) -> dict[str, Any]:
+        """Return outcomes of a time when nobody was treated, ``n`` rows of each population."""
+        rng = Rng(seed + 1_000_000)
+        parts = []
+        for k in range(len(self.policies)):
+            X = self.people(n, rng)
+            mean = self.base(X) + self.shifts(X, how)[:, k]
+            y = mean + rng.standard_normal(n)
+            if self.is_rate:
+                y = (rng.random_sample(n) < mean) * 1.0
+            parts.append((X, y, np.repeat("ABC"[k], n)))
+        X, y, population = map(np.concatenate, zip(*parts, strict=True))
+        return {"X": X, "y": y, "population": population}
+
     def truth(self) -> float:
         """Return the average uplift of those who are spoken for."""
         X = self.people(PEOPLE, Rng(12345))
@@ -188,6 +210,23 @@ def robust_draw(design: Design, truth: float, n: int, seed: int) -> dict[str, fl
     return entry
 
 
+def before_draw(design: Design, truth: float, n: int, seed: int) -> dict[str, float]:
+    """Return what one draw says once earlier outcomes are known."""
+    entry = {}
+    for how in ("worst, more", "smooth", "none"):
+        before = design.earlier(n, seed, how)
+        found = sensitivity(
+            None, design.draw(n, seed, how), before=before, n_jobs=1, random_state=seed
+        )
+        less = found.differenced[0].gain
+        entry[f"error, {how}"] = less.value - truth
+        entry[f"standard error, {how}"] = less.standard_error
+        entry[f"covers, {how}"] = float(less.covers(truth))
+        entry[f"plain covers, {how}"] = float(found.average.gain.covers(truth))
+        entry[f"told, {how}"] = float(found.placebos[0].is_rejected)
+    return entry
+
+
 @dataclass(frozen=True)
 class Left:
     """Tables with a column that is left out, whose means differ between populations."""
@@ -249,6 +288,73 @@ def column_draw(case: Left, n: int, seed: int) -> dict[str, float]:
         "moved": less.average.gain.value - full.average.gain.value,
         "delta": said.delta,
     }
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Populations that treat people alike, and chances of the outcome."""
+
+    base: Callable[[Array], Array]
+    uplift: Callable[[Array], Array]
+    apart: float = 0.0  # by so much the second population responds more
+    never_harms: bool = False
+
+    def draw(self, n: int, seed: int) -> SeparateLabels:
+        """Return four tables of ``n`` rows each."""
+        rng = Rng(seed)
+        parts = []
+        for k in (0, 1):
+            for kind in (0, 1):
+                X = rng.standard_normal((n, 2))
+                t = (rng.random_sample(n) < expit(0.3 + X[:, 0])) * 1.0
+                mean = self.base(X) + t * self.uplift(X) + self.apart * k
+                y = (rng.random_sample(n) < mean) * 1.0
+                gone = np.full(n, np.nan)
+                labels = (gone, t) if kind else (y, gone)
+                parts.append((X, *labels, np.repeat("AB"[k], n)))
+        return SeparateLabels(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+ALIKE = {
+    "inside": Alike(
+        lambda X: 0.3 * expit(X[:, 1]), lambda X: 0.5 * expit(X[:, 1] + X[:, 0])
+    ),
+    "at the upper bound": Alike(
+        lambda X: 0.0 * X[:, 0], lambda X: 0.5 * expit(X[:, 0])
+    ),
+    "at the lower bound": Alike(lambda X: expit(X[:, 1]), lambda X: -expit(X[:, 1])),
+    "never harms": Alike(
+        lambda X: 0.3 * expit(X[:, 1]), lambda X: 0.0 * X[:, 0], never_harms=True
+    ),
+    "bases apart": Alike(
+        lambda X: 0.3 * expit(X[:, 1]), lambda X: 0.3 * expit(X[:, 0]), apart=0.2
+    ),
+}
+
+
+def bounds_draw(case: Alike, n: int, seed: int) -> dict[str, float]:
+    """Return whether the bounds of the average and of a list hold the truth."""
+    data = case.draw(n, seed)
+
+    def listed(X: Array) -> Array:
+        return (X[:, 1] > 0.5) * 1.0
+
+    people = Rng(12345).standard_normal((PEOPLE, 2))
+    truths = [np.mean(h * case.uplift(people)) for h in (1.0, listed(people))]
+    found = uplift_bounds(
+        listed,
+        data,
+        rules={"list": listed},
+        never_harms=case.never_harms,
+        n_jobs=1,
+        random_state=seed,
+    )
+    entry = {}
+    for each, truth in zip(found.bounds, truths, strict=True):
+        low, high = each.interval()
+        entry[f"holds, {each.name}"] = float(low <= truth <= high)
+        entry[f"width, {each.name}"] = high - low
+    return entry
 
 
 class Trial:
@@ -334,13 +440,19 @@ def trial_draw(trial: Trial, n: int, seed: int) -> dict[str, float]:
 
 def work_of(parts: list[str], n: int) -> dict[str, Callable[[int], dict[str, float]]]:
     """Return what is to be drawn, by name."""
-    work: dict[str, Callable[[int], dict[str, float]]] = {}
-    if "robust" in parts:
-        for name, design in DESIGNS.items():
-            work[f"robust: {name}"] = partial(robust_draw, design, design.truth(), n)
-    if "columns" in parts:
-        for name, case in LEFT.items():
-            work[f"columns: {name}"] = partial(column_draw, case, n)
+    truths = {name: (design, design.truth()) for name, design in DESIGNS.items()}
+    cases: dict[str, tuple[Any, dict[str, tuple[Any, ...]]]] = {
+        "robust": (robust_draw, truths),
+        "columns": (column_draw, {name: (case,) for name, case in LEFT.items()}),
+        "before": (before_draw, {name: truths[name] for name in EARLIER}),
+        "bounds": (bounds_draw, {name: (case,) for name, case in ALIKE.items()}),
+    }
+    work = {
+        f"{part}: {name}": partial(draw, *given, n)
+        for part, (draw, named) in cases.items()
+        for name, given in named.items()
+        if part in parts
+    }
     if "hillstrom" in parts:
         for column, deal in HIDDEN.items():
             trial = Trial(column, deal)
@@ -382,7 +494,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--parts", nargs="*", default=["robust", "columns"])
+    parser.add_argument(
+        "--parts", nargs="*", default=["robust", "columns", "before", "bounds"]
+    )
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     for name, row in study(args.draws, args.parts, args.rows, args.out).items():

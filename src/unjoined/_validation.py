@@ -134,6 +134,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def check_bool(name: str, value: Any) -> bool:
+    """Return what must be True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def check_share(name: str, share: float, *, zero_allowed: bool) -> float:
     """Return ``share`` as a float in (0, 1], or in [0, 1] when zero is allowed."""
     clean = float(share)

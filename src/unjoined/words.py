@@ -415,12 +415,27 @@ def clusters_in_words(strength: Any) -> str:
     return f"{words}: the variance is {strength.design_effect:.1f} times that of as many people."
 
 
-def compliers_in_words(compliers: Any, share: Any) -> str:
-    """Say what an offer made at random does to those who take it up because of it."""
+def compliers_in_words(compliers: Any, share: Any, *, only: bool = False) -> str:
+    """Say what an offer made at random does to those who take it up because of it.
+
+    If those who were made it are the ``only`` ones who could, they are all who were treated.
+    """
+    whom = "those who take it up because of the offer"
+    others = "those who never would, and those who do in any case"
+    if only:
+        whom = "the treated, who are those that take up the offer, as nobody else could"
+        others = "those who do not"
     return (
-        f"Effect on those who take it up because of the offer (about {share.value:.0%} of people): "
-        f"{with_interval(compliers)}, in units of the outcome. Nothing is said of others: those "
-        "who never would, and those who do in any case."
+        f"Effect on {whom} (about {share.value:.0%} of people): {with_interval(compliers)}, in "
+        f"units of the outcome. Nothing is said of others: {others}."
+    )
+
+
+def offer_in_words(gain: Any) -> str:
+    """Say what the offer itself brings, over all who are made it."""
+    return (
+        f"Gain of making the offer to everybody: {with_interval(gain)} a person, in units of the "
+        "outcome. Whoever does not take it up because of it gains nothing."
     )
 
 
@@ -461,6 +476,19 @@ def untested_in_words(
         f"Not tested: {alike} Two populations cannot show it, and any other difference between "
         "them passes for uplift."
     )
+
+
+def if_in_words(verdict: Any) -> str:
+    """Say on what an answer still rests, to go behind how far it is trusted."""
+    names = verdict.populations
+    if not verdict.untested or (verdict.has_panel and not verdict.is_randomised):
+        return ""
+    what = f"people respond alike in {' and '.join(names)}"
+    if verdict.is_randomised:
+        what = "the offer changes outcomes only through the treatment"
+    elif len(names) == 1:
+        what = "nothing beside the features and chance decided who was treated"
+    return f", if {what}, which these tables cannot show"
 
 
 def known_in_words(strength: Any, worth: float = math.nan) -> str:

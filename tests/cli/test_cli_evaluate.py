@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from unjoined import SeparateLabels, load_model, read_table
 from unjoined.cli.entry import main
+from unjoined.data import write_table
 from unjoined.evaluate import evaluate_uplift
 
 pytestmark = pytest.mark.usefixtures("two_folds")
@@ -120,3 +122,44 @@ def test_the_model_of_the_settings_is_not_for_evaluate(capsys, tmp_path):
     words = ("--cross", "--outcome", "y", "--treatment", "t", "--population", "r")
     _, _, err = run(capsys, "evaluate", "--config", settings, *words)
     assert "there is no file" in err  # rather than: either --model or --cross
+
+
+def test_costs_differences_earlier_tables_and_controls_are_held_against_gains(
+    capsys, tmp_path, write_campaign
+):
+    write_campaign(tmp_path, n_per_table=150, n_customers=5, seed=0)
+    earlier = []
+    for name in ("north", "south"):
+        file = tmp_path / f"outcomes_{name}.parquet"
+        table = read_table(file)
+        moved = (np.arange(len(table)) % 3 == 0).astype(np.int64)
+        write_table(table.append_column("moved", [moved]), file)
+        write_table(table, tmp_path / f"before_{name}.parquet")
+        earlier += ["--before", f"{name}={tmp_path / f'before_{name}.parquet'}"]
+    every = ("evaluate", "--cross", *tables(tmp_path), "--share", "50%")
+    money = ("--cost", 0.8, "--value", 40, "--delta", 0.03)
+    code, out, _ = run(
+        capsys, *every, *earlier, "--unaffected", "moved", *money, "--json"
+    )
+    assert code == 0
+    found = json.loads(out)["sensitivity"]
+    assert [each["name"] for each in found["placebos"]] == [
+        "the earlier outcome",
+        "moved",
+    ]
+    for each, less in zip(found["claims"], found["differenced"], strict=True):
+        assert each["cost"] == less["cost"] == pytest.approx(0.02)
+        assert each["robust_low"] < each["low"] < each["high"] < each["robust_high"]
+        assert each["what"] == less["what"]
+    # The earlier outcomes are those of now, so that nothing is left.
+    assert found["differenced"][0]["value"] == pytest.approx(-0.02, abs=0.08)
+    assert "If the populations differ now as they did before" in found["words"][-1]
+    for extra, message in (
+        (earlier[:2], "give --before once for each population"),
+        (["--unaffected", "mved"], "no column 'mved'"),
+        (["--cost", 1], "--cost needs --value"),
+        (["--delta", -1], "--delta must be a finite number, 0 or above"),
+    ):
+        code, _, err = run(capsys, *every, *extra)
+        assert code == 2
+        assert message in err

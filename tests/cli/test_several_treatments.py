@@ -201,8 +201,9 @@ def test_amounts_go_from_fit_to_report(tmp_path, capsys):
     assert ends["low"] < 0.4 < ends["high"]
     people = ["--table", tmp_path / "people.csv", "--share", "30%"]
     run("score", "--model", model, *people, "--out", tmp_path / "list.csv")
+    assert "Giving one unit more to the 18 of 60 people" in capsys.readouterr().out
     report = tmp_path / "report.html"
     run("report", *given, "--model", model, *people, "--out", report)
     page = report.read_text("utf-8")
-    assert "for each unit of dose" in page
+    assert "one unit more to" in page.lower()
     assert "chance of treatment" not in page

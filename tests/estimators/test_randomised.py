@@ -6,7 +6,13 @@ from scipy.special import expit
 
 from unjoined import SeparateLabels, Uplift
 from unjoined.errors import InputError
-from unjoined.evaluate import diagnose
+from unjoined.evaluate import (
+    compare_uplift,
+    cross_evaluate,
+    diagnose,
+    evaluate_uplift,
+    plan_study,
+)
 
 
 def offered(n=3000, seed=0, arms=2):
@@ -88,3 +94,144 @@ def test_families_that_take_the_treated_for_others_are_refused(drawn):
         Uplift(family="bernoulli", randomised=True).fit(drawn[0])
     with pytest.raises(InputError, match="randomised must be True or False"):
         Uplift(randomised="yes").fit(drawn[0])
+
+
+def offer_gain(chosen, n=400_000):
+    """What an offer to the people chosen brings a person, as it was simulated: the truth."""
+    rng = np.random.default_rng(1)
+    X, ease = rng.normal(size=(n, 2)), rng.random(n)
+    taken = [ease < expit(level + 0.5 * X[:, 0]) for level in (-1.5, 1.5)]
+    gains = (0.15 + 0.3 * ease) * (taken[1] & ~taken[0])
+    return float(np.mean(gains * chosen(X)))
+
+
+def someone(X):
+    return X[:, 0] > 0.5
+
+
+def test_the_gain_of_a_list_is_that_of_making_it_the_offer(drawn, model):
+    """Those who never take it up gain nothing, and those who do in any case nothing more."""
+    X = drawn[0].X
+    gain = model.gain_.gain(model.predict(X), np.ones(len(X)))
+    truth = len(X) * offer_gain(lambda X: 1.0)
+    assert gain.covers(truth, 0.999)
+    effect = len(X) * model.compliers_.value  # as if all of them took it up
+    assert not gain.covers(effect, 0.999)
+    assert model.gain_.told(model.predict(X), np.ones(len(X))) == pytest.approx(1.0)
+    words = model.summary()
+    assert "Gain of making the offer to everybody: +" in words
+    assert "Average effect" not in words
+
+
+def test_evaluations_are_of_the_offer(drawn, model):
+    data, truth, share = drawn
+    rules = {"some": someone}
+    found = evaluate_uplift(
+        lambda X: X[:, 0], data, rules=rules, randomised=True, random_state=0
+    )
+    assert found.rules["some"].covers(offer_gain(someone), 0.999)
+    assert found.average.covers(offer_gain(lambda X: 1.0), 0.999)
+    # Who was made an offer is known, so that it is a mean difference of the two outcome tables.
+    means = [np.nanmean(data.y[data.population == f"arm {k}"]) for k in (0, 1)]
+    error = found.average.standard_error
+    assert abs(found.average.value - (means[1] - means[0])) < 3.0 * error
+    assert found.compliers.covers(truth, 0.999)
+    assert (
+        abs(found.complier_share.value - share)
+        < 4.0 * found.complier_share.standard_error
+    )
+    words = str(found)
+    assert words.startswith("Gain of making the offer to everybody")
+    assert "Gain per person over offering to nobody" in words
+    assert "Line of uplift" not in words
+    # As the model was fitted, if nothing is said.
+    again = cross_evaluate(model, data, random_state=0)
+    assert again.average.covers(offer_gain(lambda X: 1.0), 0.999)
+    assert again.to_dict()["compliers"]["value"] == pytest.approx(
+        model.compliers_.value, abs=1e-9
+    )
+    plain = evaluate_uplift(lambda X: X[:, 0], data, random_state=0)
+    assert plain.compliers is None
+    assert plain.average.value > 1.3 * found.average.value
+
+
+def test_evaluations_in_pieces_are_of_the_offer_too(drawn):
+    data = drawn[0]
+    stream = SeparateLabels(**dict(data), stream=1000)
+    options = {"randomised": True, "random_state": 0}
+    found, expected = (
+        evaluate_uplift(lambda X: X[:, 0], each, **options) for each in (data, stream)
+    )
+    for name in ("average", "auuc"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.value == pytest.approx(other.value, abs=0.2 * one.standard_error)
+        assert one.standard_error == pytest.approx(other.standard_error, rel=0.05)
+
+
+def test_models_of_offers_are_compared_by_offers(drawn, model):
+    data = offered(n=1000, seed=3)[0]
+    models = {"fit": model, "other": lambda X: -X[:, 1]}
+    found = compare_uplift(models, data, random_state=0)
+    alone = evaluate_uplift(lambda X: -X[:, 1], data, randomised=True, random_state=0)
+    own = evaluate_uplift(model, data, random_state=0)
+    apart = own.auuc.value - alone.auuc.value
+    (pair,) = found.differences
+    assert pair.auuc.value == pytest.approx(abs(apart), abs=1e-9)  # the larger first
+
+
+def test_plans_for_offers_need_no_treatments(drawn):
+    data = drawn[0]
+    plan = plan_study(data, randomised=True, standard_error=0.01)
+    assert plan.needed.treatment_rows == 0
+    found = evaluate_uplift(lambda X: X[:, 0], data, randomised=True, random_state=0)
+    rows = plan.needed.rows * (0.01 / found.average.standard_error) ** 2
+    assert rows == pytest.approx(3000, rel=0.1)
+
+
+def test_three_arms_are_compared_from_the_least_to_the_most(two_folds):
+    data = offered(n=4000, arms=3)[0]
+    found = evaluate_uplift(
+        lambda X: X[:, 0], data, randomised=True, random_state=0
+    ).average
+    assert found.covers(offer_gain(lambda X: 1.0), 0.999)
+
+
+def test_if_nobody_else_could_it_is_the_effect_on_the_treated(two_folds):
+    rng = np.random.default_rng(4)
+    n = 2000
+    parts = []
+    for kind in ("outcome", "treatment"):
+        X, made = rng.normal(size=(n, 2)), rng.random(n) < 0.5
+        ease = rng.random(n)
+        taken = made & (ease > 0.4)
+        y = X[:, 0] + 2.0 * ease + 0.5 * taken + rng.normal(size=n)
+        gone = np.full(n, np.nan)
+        y, t = (y, gone) if kind == "outcome" else (gone, taken * 1.0)
+        parts.append((X, y, t, np.where(made, "made", "held")))
+    X, y, t, population = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    model = Uplift(randomised=True, random_state=0).fit(
+        SeparateLabels(X, y, t, population)
+    )
+    assert model.summary().startswith("Effect on the treated, who are those that take")
+    assert model.compliers_.covers(0.5, 0.999)
+    assert abs(model.complier_share_.value - 0.6) < 4.0 * np.sqrt(0.24 / 1000)
+    # It may be known that nobody could.
+    policy = np.where((population == "held") & ~np.isnan(y), 0.0, np.nan)
+    kept = (population == "made") | ~np.isnan(y)
+    data = SeparateLabels(
+        *(c[kept] for c in (X, y, t, population)), policy=policy[kept]
+    )
+    known = Uplift(randomised=True, random_state=0).fit(data)
+    assert known.summary().startswith("Effect on the treated, who are those that take")
+    assert known.compliers_.covers(0.5, 0.999)
+    assert diagnose(data, randomised=True).verdict == "identified"
+
+
+def test_what_is_said_of_chance_must_be_yes_or_no(drawn):
+    for ask in (diagnose, plan_study):
+        with pytest.raises(InputError, match="randomised must be True or False"):
+            ask(drawn[0], randomised="yes")
+    with pytest.raises(InputError, match="randomised must be True or False"):
+        evaluate_uplift(lambda X: X[:, 0], drawn[0], randomised=1)

@@ -19,6 +19,7 @@ from unjoined.cli.options import (
     Dose,
     Features,
     Ignore,
+    NeverHarms,
     Outcome,
     Outcomes,
     Policies,
@@ -86,6 +87,7 @@ def check(
             help="The people to be scored: is the answer theirs?",
         ),
     ] = None,
+    never_harms: NeverHarms = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
@@ -101,7 +103,13 @@ def check(
     with noted() as notes:
         data = tables.stream() if tables.in_pieces else tables.read()
         people = None if asked is None else read_table(asked)
-        result = diagnose(data, people, randomised=randomised, random_state=seed)
+        result = diagnose(
+            data,
+            people,
+            randomised=randomised,
+            never_harms=never_harms,
+            random_state=seed,
+        )
     if as_json:
         left_out = {column.name: column.reason for column in data.left_out}
         facts = {

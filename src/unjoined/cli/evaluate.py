@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unjoined._validation import check_not_negative, check_option
-from unjoined.cli.fit import ESTIMATORS
+from unjoined.cli.fit import ESTIMATORS, unfitted
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
@@ -27,6 +27,7 @@ from unjoined.cli.options import (
     Outcomes,
     Policies,
     Population,
+    Randomised,
     Seed,
     Treated,
     Treatment,
@@ -37,9 +38,16 @@ from unjoined.cli.options import (
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, noted, print_json
+from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
+from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
-from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.evaluate.evaluate import (
+    Evaluation,
+    cross_evaluate,
+    evaluate_uplift,
+    sensitivity,
+)
 from unjoined.evaluate.tables import was_fitted_to
 
 
@@ -65,6 +73,7 @@ def evaluate(
     weight: Weight = None,
     cluster: Cluster = None,
     count: Count = None,
+    randomised: Randomised = False,
     treated: Treated = None,
     dose: Dose = False,
     control: Control = None,
@@ -109,6 +118,22 @@ def evaluate(
             help="Intervals that hold if equal people of two populations differ by this much.",
         ),
     ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            metavar="NAME=TABLE",
+            help="Outcomes of an earlier time, when nobody was treated; of each population.",
+        ),
+    ] = None,
+    unaffected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unaffected",
+            metavar="COLUMN",
+            help="Column of the outcome tables that treatment cannot have changed; repeatable.",
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
@@ -132,7 +157,7 @@ def evaluate(
     spent = _cost_in_outcomes(cost, value)
     if delta is not None:
         check_not_negative("--delta", delta)
-    make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
+    check_option("--estimator", estimator, ESTIMATORS)
     with noted() as notes:
         if model is None:
             if chunks:
@@ -141,11 +166,16 @@ def evaluate(
                     "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
                     "--model."
                 )
-            found = cross_evaluate(
-                make(random_state=seed), tables.read(), folds, **asked
-            )
+            data = tables.read()
+            fitted = unfitted(estimator, seed, randomised=randomised)
+            found = cross_evaluate(fitted, data, folds, **asked)
         else:
             fitted = load_model(model)
+            if randomised and not getattr(fitted, "randomised", False):
+                raise InputError(
+                    f"{str(model)!r} was fitted without --randomised, so that it ranks people by "
+                    "the effect on all of them. Fit it with --randomised, or leave it out."
+                )
             tables = tables.of_model(fitted)
             if chunks is None:
                 chunks = tables.in_pieces
@@ -156,8 +186,9 @@ def evaluate(
                     "tables that it has not seen, or --cross in place of --model."
                 )
             found = evaluate_uplift(fitted, data, **asked)
-    turns = found.sensitivity.at(cost=spent, delta=delta)
-    found = replace(found, sensitivity=turns)
+        own = tables, data
+        found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
+    found = _held_against(found, spent, delta)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
         return
@@ -166,6 +197,34 @@ def evaluate(
         found
     ).splitlines():  # one at a time: the console shows line ends as such
         out.print(line, soft_wrap=True)
+
+
+def _beside(
+    found: Evaluation,
+    fitted: UpliftEstimator,
+    tables: Tables,
+    data: SeparateLabels,
+    before: list[str] | None,
+    unaffected: list[str] | None,
+    asked: dict[str, Any],
+    *,
+    cross: bool,
+) -> Evaluation:
+    """Return an evaluation with what outcomes say that treatment cannot have changed."""
+    if found.sensitivity is None or not (before or unaffected):
+        return found
+    if data.is_streamed:
+        raise InputError(
+            "--before and --unaffected need all rows in memory. Leave out --chunks."
+        )
+    turns = sensitivity(
+        fitted.fit(data) if cross else fitted,
+        data,
+        before=tables.earlier(before, data) if before else None,
+        controls={name: tables.unaffected(name, data) for name in unaffected or ()},
+        **asked,
+    )
+    return replace(found, sensitivity=turns)
 
 
 def _rules(
@@ -177,6 +236,13 @@ def _rules(
     }
     rules |= {f"from {t:g} on": ("threshold", t) for t in thresholds or ()}
     return rules or None
+
+
+def _held_against(found: Evaluation, cost: float, delta: float | None) -> Evaluation:
+    """Return an evaluation whose claims are held against a cost and a difference."""
+    if found.sensitivity is None:
+        return found
+    return replace(found, sensitivity=found.sensitivity.at(cost=cost, delta=delta))
 
 
 def _cost_in_outcomes(cost: float, value: float | None) -> float:

@@ -156,7 +156,7 @@ def fit(
         else:
             tables.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, tables, estimator, chunks)
-            start = _unfitted(
+            start = unfitted(
                 estimator, seed, randomised=randomised, several=control is not None
             )
             if checkpoint is not None and not pieces:
@@ -239,8 +239,8 @@ def _in_pieces(
     return True
 
 
-def _unfitted(
-    estimator: str, seed: int, *, randomised: bool, several: bool
+def unfitted(
+    estimator: str, seed: int, *, randomised: bool, several: bool = False
 ) -> UpliftEstimator:
     """Return the estimator that was asked for."""
     if several and (estimator != "auto" or randomised):
@@ -372,7 +372,7 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     """Print what a model found, ending in the verdict; return all numbers of it."""
     names = getattr(fitted, "feature_names_in_", None)  # sums of plain arrays have none
     strength = fitted.identification_
-    facts: Facts = {
+    facts: Facts = strength.known_facts() | {
         "features": None if names is None else [str(name) for name in names],
         "f_statistic": strength.f_statistic,
         "strength": strength.strength,
@@ -388,6 +388,10 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["relative_effect"] = (
             None if relative is None else estimate_facts(relative)
         )
+    if getattr(fitted, "randomised", False):
+        facts["compliers"] = estimate_facts(fitted.compliers_)
+        facts["complier_share"] = estimate_facts(fitted.complier_share_)
+        facts["offer"] = estimate_facts(fitted.gain_.everyone())
     lines = fitted.summary_lines()
     del lines["features"]  # all of them have been named
     if strength.is_weak and fitted.verdict_.is_settled:

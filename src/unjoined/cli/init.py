@@ -18,7 +18,7 @@ from unjoined._typing import Frame
 from unjoined._validation import TREATMENT, did_you_mean, label_codes, shown
 from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, Outcome, Population, Treated
-from unjoined.cli.program import Config, command
+from unjoined.cli.program import LABELS, Config, command
 from unjoined.cli.show import console, print_json
 from unjoined.data.columns import column_values
 from unjoined.data.files import ENDINGS, table_ending
@@ -44,6 +44,7 @@ POPULATIONS = (
     "population region area city country state wave period store branch site market hospital "
     "gebiet bezirk standort filiale welle klinik"
 )
+CHANCES = "chance prob propens score rate"
 LIST = {"uplift", "rank", "treat"}  # columns of a list that score wrote
 
 
@@ -112,15 +113,23 @@ def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
     """Say what was guessed, and which treatments nobody but their owner knows the meaning of."""
     lines = []
     for kind in ("outcome", "treatment"):
-        tables = settings[f"{kind}s"]
-        files = tables.values() if isinstance(tables, dict) else [tables]
-        lines.append(f"{settings[kind]!r} is the {kind}: {', '.join(map(str, files))}.")
+        if kind in settings and f"{kind}s" in settings:
+            files = _files_of(settings[f"{kind}s"])
+            lines.append(f"{settings[kind]!r} is the {kind}: {files}.")
+    if "both" in settings:
+        lines.append(f"Both labels are in {_files_of(settings['both'])}.")
+    if "policies" in settings:
+        policies = settings["policies"]
+        lines.append(
+            f"{shown({*policies.values()})} is taken for the known chance of treatment of "
+            f"{', '.join(policies)}, of whom there is no treatment table. If it is something else, "
+            "write the chance in its place, such as 0.3."
+        )
     if "population" in settings:
         lines.append(f"Populations by the column {settings['population']!r}.")
     else:
-        lines.append(
-            f"Populations by the names of tables: {', '.join(settings['outcomes'])}."
-        )
+        names = settings.get("outcomes") or settings["both"]
+        lines.append(f"Populations by the names of tables: {', '.join(names)}.")
     if "cluster" in settings:
         lines.append(
             f"Rows of the same {settings['cluster']!r} depend on each other: they are a cluster."
@@ -151,6 +160,12 @@ def _unfinished_times(settings: Settings, heads: dict[Named, Frame]) -> list[str
     }
     found = unfinished(outcome, columns)
     return [f"{found[1][:1].upper()}{found[1][1:]}"] if found else []
+
+
+def _files_of(tables: Any) -> str:
+    """Return the files of a setting, which has one or one for each population."""
+    files = tables.values() if isinstance(tables, dict) else [tables]
+    return ", ".join(map(str, files))
 
 
 def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:
@@ -197,7 +212,8 @@ def _heads(places: Iterable[Path]) -> dict[Named, Frame]:
     for table in [table for place in places for table in _tables_at(place)]:
         if (head := _head(table)) is not None and not {*head.column_names} >= LIST:
             heads[table] = head
-    if len(heads) < 2 and not any(len(_apart(*item)) > 1 for item in heads.items()):
+    enough = len(heads) > 1 or any(map(_chances, heads.values()))
+    if not enough and not any(len(_apart(*item)) > 1 for item in heads.items()):
         raise TableError(
             f"found {len(heads)} table{'s' * (len(heads) != 1)} in "
             f"{', '.join(repr(str(place)) for place in places)}, and at least two are needed: one "
@@ -302,21 +318,29 @@ def make_guess(
     """Tell from the first rows of tables what each of them is, and which treatments are unclear."""
     columns = {file: set(head.column_names) for file, head in heads.items()}
     outcome, treatment = _guess_labels(heads, outcome, treatment)
-    with_outcome = [file for file in heads if outcome in columns[file]]
-    with_treatment = [file for file in heads if treatment in columns[file]]
-    if both := [file for file in with_outcome if file in with_treatment]:
+    both = [file for file in heads if {outcome, treatment} <= columns[file]]
+    with_outcome, with_treatment = (
+        [file for file in heads if label in columns[file] and file not in both]
+        for label in (outcome, treatment)
+    )
+    if both and not (with_outcome or with_treatment):
         raise TableError(
             f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
-            "uplift modelling is better. Name other columns, or leave this table out."
+            "uplift modelling is better. Name other columns, or leave this table out. If all you "
+            "have are such tables, unjoined fit takes them as well, with --both."
         )
-    _refuse_lists(with_treatment, treatment, heads)
-    settings = _populations(with_outcome, with_treatment, population, heads)
-    settings |= {"outcome": outcome, "treatment": treatment}
-    others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
+    if with_treatment:
+        _refuse_lists(with_treatment, treatment, heads)
+    settings = _populations(with_outcome, with_treatment, both, population, heads)
+    settings["outcome"] = outcome
+    if treatment:
+        settings["treatment"] = treatment
+    labelled = [*with_outcome, *with_treatment, *both]
+    others = [file for file in heads if file not in labelled]
     person = max(
-        others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None
+        others, key=lambda f: len(columns[f] & columns[labelled[0]]), default=None
     )
-    held = [heads[file].column(treatment) for file in with_treatment]
+    held = [heads[file].column(treatment) for file in (*with_treatment, *both)]
     values = list(
         dict.fromkeys(str(v) for column in held for v in column.unique().to_pylist())
     )
@@ -326,12 +350,12 @@ def make_guess(
             f"{shown(values)}{did_you_mean(unknown[0], values)}"
         )
     # In the order in which people read them.
-    order = ("outcomes", "treatments", "outcome", "treatment", "population")
+    order = ("outcomes", "treatments", "both", "policies", *LABELS[:3])
     settings = {name: settings[name] for name in order if name in settings}
     settings |= {"treated": list(treated)} if treated else {}
     if shared := _shared(
-        [heads[file] for file in (*with_outcome, *with_treatment)],
-        {outcome, treatment, population},
+        [heads[file] for file in labelled],
+        {outcome, treatment, population, *settings.get("policies", {}).values()},
     ):
         settings["cluster"] = shared
     if person is not None:
@@ -344,25 +368,18 @@ def make_guess(
 def _guess_labels(
     heads: dict[Named, Frame], outcome: str, treatment: str
 ) -> tuple[str, str]:
-    """Return the columns that are labels: in the tables of one kind alone, told by names."""
+    """Return the columns that are labels: in the tables of one kind alone, told by names.
+
+    Some tables may have both beside tables that have one. The treatment is "" if there is none, but
+    a column that looks like a chance of it.
+    """
     places: dict[str, set[Named]] = {}
     for file, head in heads.items():
         for name in head.column_names:
             places.setdefault(name, set()).add(file)
-    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
-        if name and (name not in places or len(places[name]) == len(heads)):
-            raise TableError(
-                f"{option} {name!r} must be a column of some tables and not of others"
-                + (
-                    ", and all have it."
-                    if name in places
-                    else did_you_mean(name, list(places))
-                )
-            )
-    if outcome and outcome == treatment:
-        raise TableError(
-            f"--outcome and --treatment both name {outcome!r}. Name two columns."
-        )
+    if outcome and treatment and places.get(outcome) == places.get(treatment):
+        return outcome, treatment  # which is told of
+    _check_named(places, heads, outcome, treatment)
     kinds = {file: _leans(" ".join(_words(file, heads))) for file in heads}
     counts = {name: _distinct(name, heads) for name in places}
     found: dict[tuple[str, str], float] = {}
@@ -370,7 +387,7 @@ def _guess_labels(
         if (
             (outcome and y != outcome)
             or (treatment and t != treatment)
-            or places[y] & places[t]
+            or not _may_be_labels(places[y], places[t], len(heads))
         ):
             continue
         if (not treatment and counts[t] > FEW) or (
@@ -385,7 +402,9 @@ def _guess_labels(
         likely += (len(places[y]) == len(places[t])) + 0.4 * len(
             places[y] | places[t]
         ) / len(heads)
-        found[y, t] = likely
+        found[y, t] = likely - bool(places[y] & places[t])
+    if not found and (pair := _joined_or_known(heads, places, outcome, treatment)):
+        return pair
     best = max(found.values(), default=0.0)
     near = [pair for pair, likely in found.items() if likely > best - 0.5]
     if len(near) != 1:
@@ -403,9 +422,82 @@ def _guess_labels(
         raise TableError(
             f"cannot tell which column is the {option[2:]}: "
             f"{may_be if labels else 'no two columns are in different tables, as labels are'}. "
-            f"Name it with {option}." + note * (not near and bool(lists))
+            f"Name it with {option}."
+            + note * (not near and bool(lists))
+            + KNOWN_INSTEAD.format("NAME") * (not near)
         )
     return near[0]
+
+
+def _check_named(
+    places: dict[str, set[Named]],
+    heads: dict[Named, Frame],
+    outcome: str,
+    treatment: str,
+) -> None:
+    """Refuse names of labels that are no columns, or columns of all tables."""
+    known = {file for file, head in heads.items() if _chances(head)}
+    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
+        alone = len(places.get(name, ())) == len(heads) and not known
+        if name and (name not in places or alone):
+            raise TableError(
+                f"{option} {name!r} must be a column of some tables and not of others"
+                + (
+                    ", and all have it."
+                    if name in places
+                    else did_you_mean(name, list(places))
+                )
+            )
+    if outcome and outcome == treatment:
+        raise TableError(
+            f"--outcome and --treatment both name {outcome!r}. Name two columns."
+        )
+
+
+KNOWN_INSTEAD = (
+    " If the chance of treatment is known, no treatment table is needed: write policies = {{ {} = "
+    "0.3 }} in the settings, or the name of a column of the outcome table in place of the number."
+)
+
+
+def _may_be_labels(outcomes: set[Named], treatments: set[Named], n: int) -> bool:
+    """Tell whether tables that have two columns may have them as labels, of ``n`` tables."""
+    both = outcomes & treatments
+    if not both:
+        return True
+    return outcomes != both != treatments and max(len(outcomes), len(treatments)) < n
+
+
+def _joined_or_known(
+    heads: dict[Named, Frame],
+    places: dict[str, set[Named]],
+    outcome: str,
+    treatment: str,
+) -> tuple[str, str] | None:
+    """Return labels that are always together, or an outcome beside a known chance of treatment."""
+    outcomes = [outcome] if outcome else [y for y in places if _leans(y) > 0.0]
+    treatments = [treatment] if treatment else [t for t in places if _leans(t) < 0.0]
+    pairs = [(y, t) for y in outcomes for t in treatments if places[y] == places[t]]
+    if len(pairs) == 1:
+        return pairs[0]
+    known = {file for file, head in heads.items() if _chances(head)}
+    outcomes = [y for y in outcomes if places[y] & known]
+    return (outcomes[0], "") if len(outcomes) == 1 and not treatment else None
+
+
+def _chances(head: Frame) -> list[str]:
+    """Return columns that look like chances of treatment: by name, and of values from 0 to 1."""
+    found = []
+    for name in head.column_names:
+        values = [v for v in head.column(name).to_pylist() if v is not None]
+        if (
+            any(hint in name.lower() for hint in CHANCES.split())
+            and all(isinstance(v, int | float) for v in values)
+            and all(0.0 <= v <= 1.0 for v in values)
+            and not {*values} <= {0, 1}
+        ):
+            found.append(str(name))
+    return found
 
 
 def _leans(text: str) -> float:
@@ -487,48 +579,118 @@ def _by_name(names: Iterable[str], hints: str) -> str:
 def _populations(
     outcomes: list[Named],
     treatments: list[Named],
+    both: list[Named],
     column: str | None,
     heads: dict[Named, Frame],
 ) -> Settings:
-    """Tell populations by the names of files, or by a column of two tables."""
-    several = not len(outcomes) == len(treatments) == 1
+    """Tell populations by the names of files, or by a column of one table of each kind."""
+    kinds = {"outcomes": outcomes, "treatments": treatments, "both": both}
+    kinds = {kind: tables for kind, tables in kinds.items() if tables}
+    several = max(map(len, kinds.values())) > 1
     if several and column is not None:
         raise TableError(
             "--population is for one table with outcomes and one with treatments, but there are "
             f"{len(outcomes)} and {len(treatments)}. Leave it out, or name two tables."
         )
     if not several:
+        tables = [of[0] for of in kinds.values()]
         if column is None:
-            both = set(heads[outcomes[0]].column_names) & set(
-                heads[treatments[0]].column_names
-            )
-            column = _by_name(both, POPULATIONS)
-        if not column:
+            shared = [{*heads[table].column_names} for table in tables]
+            column = _by_name(set.intersection(*shared), POPULATIONS)
+        if column:
+            return _by_column({kind: of[0] for kind, of in kinds.items()}, column)
+        if len(kinds) > 1:
             raise TableError(
                 "one table has outcomes and one has treatments; name the column that tells "
                 "populations apart with --population."
             )
-        return {
-            "outcomes": outcomes[0],
-            "treatments": treatments[0],
-            "population": column,
-        }
-    first, second = (
-        _differing([_words(table, heads) for table in files])
-        for files in (outcomes, treatments)
+    return _by_files(outcomes, treatments, both, heads)
+
+
+def _by_column(tables: Settings, column: str) -> Settings:
+    """Return one table of each kind, whose rows name their population."""
+    settings = tables | {"population": column}
+    if "treatments" in tables or "both" in tables:
+        return settings
+    table = tables["outcomes"]
+    names: dict[str, str] = {}
+    for frame, _ in scan_table(table, str(table), WHOLE):
+        chance = _chances(frame.slice(0, FIRST_ROWS))
+        for name in frame.column(column).drop_null().unique().to_pylist():
+            names.setdefault(str(name), *chance[:1])
+    return settings | {"policies": names}
+
+
+def _by_files(
+    outcomes: list[Named],
+    treatments: list[Named],
+    both: list[Named],
+    heads: dict[Named, Frame],
+) -> Settings:
+    """Return the tables by population, which their names tell, and policies of the others."""
+    first = outcomes or both
+    words = {table: _words(table, heads) for table in (*outcomes, *treatments, *both)}
+    names = dict(
+        zip(first, _differing([words[table] for table in first]), strict=False)
     )
-    plain = (sorted(map(str.casefold, names)) for names in (first, second))
-    if next(plain) != next(plain) or len(first) < 2:
+    if len(first) == 1:
+        names = {first[0]: "_".join(words[first[0]]) or "all"}
+    of = {"treatments": treatments, "both": both if outcomes else []}
+    pairs = {kind: _alike(tables, list(names), words) for kind, tables in of.items()}
+    if not names or any(None in found for found in pairs.values()):
         raise TableError(
             "cannot tell populations by the names of tables: outcomes are in "
             f"{', '.join(map(str, outcomes))} and treatments in "
-            f"{', '.join(map(str, treatments))}. Name them alike, such as "
-            "sales_north.csv and mail_north.csv, or write the settings yourself."
+            f"{', '.join(map(str, treatments))}"
+            + f"; both labels are in {', '.join(map(str, both))}"
+            * bool(both)
+            + ". Name them alike, such as sales_north.csv and mail_north.csv, or write the "
+            "settings yourself."
         )
-    return {
-        "outcomes": dict(zip(first, outcomes, strict=True)),
-        "treatments": dict(zip(second, treatments, strict=True)),
-    }
+    for kind, tables in of.items():
+        for table, mate in zip(tables, pairs[kind], strict=True):
+            shared = [word for word in names[mate].split("_") if word in words[table]]
+            names[mate] = "_".join(shared) or names[mate]
+    settings: Settings = {"outcomes" if outcomes else "both": _turned(names)}
+    for kind, tables in of.items():
+        if tables:
+            mates = [names[mate] for mate in pairs[kind]]
+            settings[kind] = dict(zip(mates, tables, strict=True))
+    told = {*pairs["treatments"], *pairs["both"], *(both if not outcomes else ())}
+    policies = {}
+    for table, name in names.items():
+        if table in told:
+            continue
+        if not (chances := _chances(heads[table])):
+            raise TableError(
+                f"there is no treatment table whose name goes with {str(table)!r}, the outcomes of "
+                f"population {name!r}. Name them alike, such as sales_north.csv and "
+                f"mail_north.csv.{KNOWN_INSTEAD.format(name)}"
+            )
+        policies[name] = chances[0]
+    return settings | ({"policies": policies} if policies else {})
+
+
+def _turned(names: dict[Named, str]) -> dict[str, Named]:
+    return {name: table for table, name in names.items()}
+
+
+def _alike(
+    tables: list[Named], firsts: list[Named], words: dict[Named, list[str]]
+) -> list[Any]:
+    """Return which of the first tables each table's name is most alike; None if it is not clear."""
+    plain = {table: {word.casefold() for word in own} for table, own in words.items()}
+    common = set.intersection(*(plain[first] for first in firsts)) if firsts else set()
+    found: list[Any] = []
+    for table in tables:
+        near = {}
+        for first in firsts:
+            own = plain[first] - common if len(firsts) > 1 else plain[first]
+            near[first] = len(own & plain[table]) / len(own | plain[table])
+        most = max(near.values(), default=0.0)
+        best = [first for first, share in near.items() if share == most > 0.0]
+        found.append(best[0] if len(best) == 1 and best[0] not in found else None)
+    return found
 
 
 def _differing(words: list[list[str]]) -> list[str]:

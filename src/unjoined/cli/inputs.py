@@ -12,9 +12,11 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
-from unjoined._validation import did_you_mean
+from unjoined._typing import Array
+from unjoined._validation import did_you_mean, shown
 from unjoined.cli.options import as_policies, split_names
 from unjoined.cli.program import SETTINGS_TABLES
 from unjoined.data.files import ENDINGS, table_ending
@@ -187,6 +189,37 @@ class Tables:
         """Read all rows into memory."""
         self._check_layout()
         return self.combined(self.features or None, stream=False)
+
+    def earlier(self, before: Sequence[str], data: SeparateLabels) -> SeparateLabels:
+        """Read outcomes of an earlier time, when nobody was treated, as the rows of now are."""
+        named = _named_tables("--before", before)
+        names = [str(name) for name in np.unique(data.population)]
+        if self.population is None and sorted(named) != sorted(names):
+            raise TableError(
+                f"give --before once for each population, as NAME=FILE; they are {shown(names)}."
+            )
+        if self.population is not None and len(named) > 1:
+            raise TableError("with --population there is one --before file.")
+        return SeparateLabels.from_tables(
+            named if self.population is None else next(iter(named.values())),
+            None,
+            policies=dict.fromkeys(names, 0.0),
+            outcome=self.columns["--outcome"] or "",
+            treatment=None,
+            population=self.population,
+            sample_weight=self.columns["--weight"],
+            cluster=self.columns["--cluster"],
+            count=self.columns["--count"],
+            features=data.feature_names,
+            text=self.text,
+            stream=False,
+        )
+
+    def unaffected(self, column: str, data: SeparateLabels) -> Array:
+        """Read another outcome of the rows of now, NaN for rows that have none."""
+        tables = copy(self)
+        tables.columns = self.columns | {"--outcome": column}
+        return tables.combined(data.feature_names, stream=False).y
 
     def of_model(self, model: Any) -> Tables:
         """Return the same with the features of a model, unless others are named."""

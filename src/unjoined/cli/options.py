@@ -128,6 +128,13 @@ Randomised = Annotated[
         help="Chance decided who is in which population; the treatment is taken up by choice.",
     ),
 ]
+NeverHarms = Annotated[
+    bool,
+    typer.Option(
+        "--never-harms",
+        help="Treatment can do nobody harm: for the bounds that are told on red.",
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option("--weight", metavar="COLUMN", help="Column with row weights."),

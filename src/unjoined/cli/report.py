@@ -37,6 +37,7 @@ from unjoined.cli.options import (
     Ignore,
     Keep,
     Model,
+    NeverHarms,
     Outcome,
     Outcomes,
     Policies,
@@ -134,6 +135,7 @@ def report(
             "--held-out", help="The model was fitted to other rows than these."
         ),
     ] = False,
+    never_harms: NeverHarms = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
@@ -200,6 +202,7 @@ def report(
             terms=terms,
             origin=origin,
             held_out=held_out,
+            never_harms=never_harms,
             overwrite=force,
             random_state=seed,
         )

@@ -199,11 +199,9 @@ def score(
                 "--share, --top and --threshold say how many get one treatment, and this model is "
                 "of several. Say --budget with --cost NAME=MONEY,... and --value, or neither."
             )
-        offer = Offer.of(fitted, as_costs(cost, fitted.arms_), value, budget)
+        paid = ArmCosts.of(fitted, as_costs(cost, fitted.arms_), value, budget)
         with noted() as notes:
-            facts = write_arms(
-                screen, offer, people, kept, out, despite_red=despite_red
-            )
+            facts = write_arms(screen, paid, people, kept, out, despite_red=despite_red)
         if as_json:
             print_json(facts | {"warnings": notes})
         stop_if(fitted.verdict_.colour == RED and not despite_red)
@@ -223,7 +221,7 @@ def score(
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ArmCosts:
     """Several treatments, what each costs, and what may be spent."""
 
     model: ArmUplift
@@ -238,7 +236,7 @@ class Offer:
         costs: dict[str, float],
         value: float | None,
         budget: float | None,
-    ) -> Offer:
+    ) -> ArmCosts:
         """Refuse costs that nothing is held against."""
         if any(costs.values()) and value is None:
             raise InputError(
@@ -257,7 +255,7 @@ class Offer:
 
 def write_arms(
     out: Console,
-    offer: Offer,
+    paid: ArmCosts,
     table: Named,
     keep: list[str],
     file: Path,
@@ -266,7 +264,7 @@ def write_arms(
 ) -> dict[str, Any]:
     """Write each person's uplift by every treatment and which to give; say what that brings."""
     arrow = import_extra("pyarrow", extra="cli")
-    model = offer.model
+    model = paid.model
     pieces = list(_score_pieces(model, table, keep))
     if not pieces:
         raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
@@ -281,14 +279,14 @@ def write_arms(
     stops = model.verdict_.colour == RED and not despite_red
     if not stops:
         chosen = assign_arms(
-            found, value=offer.value, cost=offer.costs, budget=offer.budget
+            found, value=paid.value, cost=paid.costs, budget=paid.budget
         )
         names = np.array([model.control_, *model.arms_])
         rows = rows.append_column("treatment", [names[chosen]])
     flagged = _flags(np.concatenate(missing), np.concatenate(outside))
     written = write_table(rows.append_column("flags", [flagged]), file)
     facts: dict[str, Any] = {"out": str(written), "rows": n}
-    facts["treatments"] = {} if stops else _show_arms(out, offer, found, chosen)
+    facts["treatments"] = {} if stops else _show_arms(out, paid, found, chosen)
     for line in dict.fromkeys(chain.from_iterable(ignored)):
         out.print(f"Ignored, because the model does not use it: {line!r}.")
     facts["verdict"] = show_verdict(out, model.verdict_)
@@ -302,13 +300,13 @@ def write_arms(
 
 
 def _show_arms(
-    out: Console, offer: Offer, uplift: Array, chosen: IntArray
+    out: Console, paid: ArmCosts, uplift: Array, chosen: IntArray
 ) -> dict[str, Any]:
     """Print how many get which treatment, and what that is expected to bring."""
     facts: dict[str, Any] = {}
-    for j, (arm, model) in enumerate(offer.model.models_.items()):
+    for j, (arm, model) in enumerate(paid.model.models_.items()):
         mine = chosen == j + 1
-        spent = float(offer.costs[j] * mine.sum())
+        spent = float(paid.costs[j] * mine.sum())
         gain = model.gain_.gain(uplift[:, j], mine)
         facts[arm] = {"people": int(mine.sum()), "cost": spent}
         facts[arm]["gain"] = estimate_facts(gain)
@@ -317,7 +315,7 @@ def _show_arms(
             f"{arm}: {mine.sum():,} of {len(chosen):,} people, expected to add "
             f"{with_interval(gain)} in units of the outcome.{cost}"
         )
-    values = offer.model.values_["the best for each"]
+    values = paid.model.values_["the best for each"]
     out.print(
         f"Free of charge, giving each the best one or none gains {with_interval(values)} a person "
         "in the tables of the fit."
@@ -483,7 +481,11 @@ def _show_gain(
     out: Console, model: UpliftEstimator, people: Scored, target: Target, n: int
 ) -> dict[str, Any]:
     """Print the expected gain of a list with its interval, in outcome units and in money."""
-    whom = f"Treating the {n:,} of {len(people.uplift):,} people on the list"
+    offers = bool(getattr(model, "randomised", False))
+    does = "Making the offer to" if offers else "Treating"
+    if model.identification_.is_dose:
+        does = "Giving one unit more to"
+    whom = f"{does} the {n:,} of {len(people.uplift):,} people on the list"
     record = getattr(model, "gain_", None)
     chosen = np.arange(len(people.uplift)) < n
     if record is None:
@@ -501,14 +503,24 @@ def _show_gain(
         if told >= NEARLY_ALL
         else _say_measured(gain, told)
     )
-    out.print(
-        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
-    )
     predicted = float(people.uplift[:n].sum())
-    out.print(
+    column = (
         f"Their column uplift adds up to {signed(predicted)}: predictions are for the order of "
         "people. What to promise is the number above, which people show whom the fits had not seen."
     )
+    if offers:
+        measured = (
+            "It is what those of them gain who take it up because of the offer, as measured "
+            "between those who were made it and those who were not."
+        )
+        column = (
+            "Their column uplift is the effect on a person who takes it up because of the offer, "
+            "for the order of people."
+        )
+    out.print(
+        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
+    )
+    out.print(column)
     spent = target.cost * n
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": spent}
     facts |= {"speaks_for": record.speaks_for, "measured_share": told}

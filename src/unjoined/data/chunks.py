@@ -313,7 +313,7 @@ class Columns(NamedTuple):
         columns = [table.label, table.joint, self.weight]
         if table.kind != TARGET:
             columns += [self.population, self.cluster, self.people]
-        if table.kind == OUTCOME:
+        if table.kind == OUTCOME and table.joint is None:  # which need no policy
             columns += [self.policies.get(name) for name in self._of(table)]
             columns = [c for c in columns if isinstance(c, str)]
         return [column for column in columns if column is not None]

@@ -134,12 +134,6 @@ def check_flag(name: str, value: Any) -> None:
         raise InputError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_bool(name: str, value: Any) -> None:
-    """Allow True and False."""
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be True or False, got {value!r}.")
-
-
 def check_verbose(name: str, value: Any) -> None:
     """Allow True, False and 0, 1, 2, ..."""
     if not isinstance(value, Integral) or value < 0:

@@ -20,6 +20,7 @@ from unjoined._validation import (
     KINDS,
     OUTCOME,
     OutcomeCoding,
+    check_bool,
     check_known_policy,
     check_labels,
     check_population,
@@ -34,7 +35,6 @@ from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
     UpliftEstimator,
-    check_bool,
     check_verbose,
     column_ranges,
     one_of,
@@ -56,6 +56,7 @@ from unjoined.model.crossfit import (
     CrossFit,
     Likelihood,
 )
+from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
 from unjoined.model.specifications import (
     AdditiveAverage,
@@ -68,6 +69,7 @@ from unjoined.words import (
     doses_in_words,
     effect_in_words,
     in_digits,
+    offer_in_words,
     policies_in_words,
 )
 
@@ -120,7 +122,7 @@ class Uplift(UpliftEstimator):
         Whether chance decided who is in which population, as with an offer that some were made
         and others not. People may take it up for any reason then: uplift is that of those who do
         because of the offer. "auto" is "mean", as outcomes with and without treatment are those
-        of different people; ``compliers_`` is the average.
+        of different people; ``compliers_`` is the average, and ``gain_`` that of making the offer.
     categorical_features : sequence of str or int, default=()
         Names or positions of columns whose numbers are codes of categories. Each is one block of
         indicators with one scale; a code that ``fit`` has not seen counts as average.
@@ -364,7 +366,7 @@ class Uplift(UpliftEstimator):
             raise InputError(
                 "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
             )
-        if rows.dose is not None and self.family in (GAUSSIAN, POISSON):
+        if rows.dose is not None and self.family not in (AUTO, MEAN):
             raise InputError(
                 f"family={self.family!r} is that of people who are treated or not. Doses need "
                 "'mean'."
@@ -436,17 +438,16 @@ class Uplift(UpliftEstimator):
         if rows.is_dose and rows.dose is not None:
             dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
             self.dose_weights_ = evaluation.dose_weights(dose)
-        if self.randomised:
-            terms = evaluation.terms(evaluation.gap)
-            self.compliers_ = terms.average()
-            total = terms.totals(terms.denominator)
-            error = float(np.sqrt(total.covariance[0, 0]))
-            self.complier_share_ = Estimate(float(total.value[0]), error)
         self.gain_ = record
-        self.average_effect_ = self.gain_.everyone()
+        self.average_effect_ = record.everyone()
         # Those who take an offer up are not those who do not: no base is theirs.
-        self.relative_effect_ = None if self.randomised else self.gain_.relative
-        self.heterogeneity_ = self.gain_.rise
+        self.relative_effect_ = None if self.randomised else record.relative
+        self.heterogeneity_ = record.rise
+        if self.randomised:  # nobody can be treated; people can be made the offer
+            self.compliers_, self.complier_share_ = evaluation.compliers()
+            offer = evaluation.offered(evaluation.arms)
+            ranked = evaluation.effect, self._predict_rows(X), weight, noise
+            self.gain_ = GainByScore.of_rows(offer, *ranked)
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
@@ -635,21 +636,22 @@ class Uplift(UpliftEstimator):
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
             known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
-        offered = {}
-        if self.randomised:
-            words = compliers_in_words(self.compliers_, self.complier_share_)
-            offered = {"compliers": words}
         is_dose = self.identification_.is_dose
-        doses = {}
-        if len(self.dose_weights_):
-            doses["doses"] = doses_in_words(self.dose_weights_)
-        average = effect_in_words(
+        effect = effect_in_words(
             self.average_effect_, most, self.relative_effect_, is_dose=is_dose
         )
-        return offered | {
-            "average": average + known,
-            **doses,
-            **self._robustness(),
+        average = {"average": effect + known}
+        if self.randomised:
+            compliers = self.compliers_, self.complier_share_
+            average = {
+                "compliers": compliers_in_words(*compliers, only=self._is_one_sided),
+                "average": offer_in_words(self.gain_.everyone()),
+            }
+        elif len(self.dose_weights_):
+            average["doses"] = doses_in_words(self.dose_weights_)
+        robust = {} if self.randomised else self._robustness()
+        return average | {
+            **robust,
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
                 f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
@@ -659,6 +661,12 @@ class Uplift(UpliftEstimator):
             "features": self._features_in_words(),
             "fit": self._fitted(),
         }
+
+    @property
+    def _is_one_sided(self) -> bool:
+        """Whether nobody could be treated without the offer."""
+        known = (p for p in self.policies_ if isinstance(p, ConditionalMean))
+        return any(p.model is None and p.low == 0.0 for p in known)
 
     def _rise(self) -> float:
         """Return by how many standard errors uplift rises with the rank; nan if none is ranked."""

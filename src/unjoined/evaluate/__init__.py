@@ -1,5 +1,6 @@
 """How good an estimate is, and whether the tables identify it, without joint labels."""
 
+from unjoined.evaluate.bounds import Bounds, uplift_bounds
 from unjoined.evaluate.curves import (
     UpliftCurve,
     auuc,
@@ -35,6 +36,7 @@ from unjoined.evaluate.strength import identification_strength
 from unjoined.evaluate.tables import cross_fit
 
 __all__ = [
+    "Bounds",
     "Diagnosis",
     "Estimate",
     "Evaluation",
@@ -61,6 +63,7 @@ __all__ = [
     "record_gain",
     "sensitivity",
     "uplift_at_k",
+    "uplift_bounds",
     "uplift_curve",
     "uplift_scorer",
     "weighted_risk",

@@ -16,10 +16,11 @@ from sklearn.utils import check_random_state
 
 from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Frame, IntArray, MatrixLike, RandomState
-from unjoined._validation import KINDS, OUTCOME, TREATMENT
+from unjoined._validation import KINDS, OUTCOME, TREATMENT, check_bool
 from unjoined.data.labels import CellSummary
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
+from unjoined.evaluate.bounds import Bounds, bounds_of
 from unjoined.evaluate.checks import (
     PANEL,
     Balance,
@@ -78,6 +79,8 @@ from unjoined.words import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# What may keep tables from telling although each population by itself bounds the average.
+UNLIKE = {"strength", "regions", "law", "populations", "panel"}
 BOUND_ROWS = 10_000  # of a table, by which implied means are judged
 
 
@@ -165,6 +168,9 @@ class Diagnosis(Shown):
     sensitivity : Sensitivity or None
         By how much equal people may differ between populations before the average turns; None if
         chance decided who is in which population, or with a single one.
+    bounds : Bounds or None
+        Between what the average lies all the same, if the verdict is "not identified" for reasons
+        that leave it something to say, and outcomes are 0 or 1.
     """
 
     level = 0.95  # not a field: of all intervals that are shown
@@ -185,6 +191,7 @@ class Diagnosis(Shown):
     implied_outside: float = math.nan
     known_worth: float = math.nan
     sensitivity: Sensitivity | None = None
+    bounds: Bounds | None = None
     verdict: str = UNKNOWN
     findings: tuple[Finding, ...] = ()
 
@@ -228,7 +235,7 @@ class Diagnosis(Shown):
         """Whether policies that differ are known, and not estimated."""
         return self.identification.is_known and self.strength >= STRONG
 
-    def _gap_in_words(self, gap: PolicyGap) -> str:
+    def gap_in_words(self, gap: PolicyGap) -> str:
         """Say how different the policies are or, with what rows know, how much they tell."""
         if not gap.is_signed and not math.isnan(self.known_worth):
             return (
@@ -261,9 +268,10 @@ class Diagnosis(Shown):
         return replace(self, findings=kept, verdict=verdict)
 
     def remarks(self) -> list[str]:
-        """Return the findings that the headline does not tell, a sentence or two each."""
+        """Return what tables say that cannot tell, and findings that are not in the headline."""
         told = 0 if self.verdict == IDENTIFIED else 1
-        return [str(finding) for finding in self.findings[told:]]
+        bounds = [] if self.bounds is None else self.bounds.sentences()
+        return [*bounds, *(str(finding) for finding in self.findings[told:])]
 
     def sentences(self) -> list[str]:
         """Return the verdict, what speaks against a better one, and what was measured."""
@@ -277,7 +285,7 @@ class Diagnosis(Shown):
         low, high = gap.quantiles[[5, 95]]
         treatment = treatment_in_words(self.identification)
         lines = [
-            f"{self._gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
+            f"{self.gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
             "Strength: it has no limit, as what is known of treatment need not be estimated."
             if self.is_certain
             else f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more "
@@ -288,6 +296,11 @@ class Diagnosis(Shown):
             f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
             "times the standard error of the best-known one.",
         ]
+        if self.is_randomised:
+            lines.append(
+                f"Offer: about {abs(gap.mean.value):.0%} of people take it up because of it. The "
+                "answer is for them."
+            )
         if known := known_in_words(self.identification, self.known_worth):
             lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
@@ -380,8 +393,9 @@ class Diagnosis(Shown):
             name: getattr(self, name) for name in ("colour", "headline", "next_step")
         }
         plain["findings"] = [finding.to_dict() for finding in self.findings]
-        if self.sensitivity is not None:
-            plain["sensitivity"] = self.sensitivity.to_dict()
+        for name in ("sensitivity", "bounds"):
+            if (found := getattr(self, name)) is not None:
+                plain[name] = found.to_dict()
         for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
             for said, result in zip(plain[name], getattr(self, name), strict=True):
                 said[word] = getattr(result, word)
@@ -479,6 +493,7 @@ def diagnose(
     *,
     crossfit: CrossFit | None = None,
     randomised: bool = False,
+    never_harms: bool = False,
     random_state: RandomState = 0,
 ) -> Diagnosis:
     """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
@@ -504,6 +519,8 @@ def diagnose(
         Whether chance decided who is in which population, as with an offer. Then nothing is asked
         of why people take it up, and no test of outcomes applies: they are those of other people
         in each population.
+    never_harms : bool, default=False
+        Whether treatment can do nobody harm, for the bounds of what cannot be told.
     random_state : int, RandomState or None, default=0
         Seed for folds and splits.
 
@@ -531,6 +548,7 @@ def diagnose(
     'not identified'
     """
     rng = check_random_state(random_state)
+    check_bool("randomised", randomised)
     if is_source(data):
         source = Source.look_through(data, Scorer())
         rows, _ = source.census.sample(N_FOLDS)
@@ -569,6 +587,7 @@ def diagnose(
         is_randomised=randomised,
     )
     checks = [check for balance in diagnosis.balance for check in balance.checks]
+    own = None
     if crossfit is not None and not _too_few(rows):
         own = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
         z = own.gap_in_errors()
@@ -586,16 +605,6 @@ def diagnose(
         if rows.twin is not None:
             Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
             checks += check_treated(own, rows, Z)
-        turns = None
-        if not randomised and len(rows.names) > 1:
-            turns = sensitivity_of(
-                [average_claim(own)],
-                own,
-                features,
-                rows.names,
-                is_rate=rows.coding.is_rate,
-                level=Diagnosis.level,
-            )
         overlap, apart = _overlap(rows, aim, rng)
         # What is said of the tables stays the same, whoever asks.
         diagnosis = replace(
@@ -612,10 +621,41 @@ def diagnose(
             implied_outside=outside,
             overlap=overlap,
             known_worth=_known_worth(own),
-            sensitivity=turns,
+            sensitivity=None
+            if randomised
+            else _hidden_differences(own, rows, features),
         )
         asides = asides._replace(z=z, regions=aimed, apart=apart)
-    return judge(replace(diagnosis, checks=correct(checks)), asides)
+    judged = judge(replace(diagnosis, checks=correct(checks)), asides)
+    if own is None:
+        return judged
+    return replace(judged, bounds=_bounds(judged, own, rows, never_harms=never_harms))
+
+
+def _hidden_differences(
+    own: EvaluationRows, rows: LabelledRows, features: NamedFeatures
+) -> Sensitivity | None:
+    """Return what would turn the average; None for a single population."""
+    if len(rows.names) == 1:
+        return None
+    return sensitivity_of(
+        [average_claim(own)],
+        own,
+        features,
+        rows.names,
+        is_rate=rows.coding.is_rate,
+        level=Diagnosis.level,
+    )
+
+
+def _bounds(
+    judged: Diagnosis, own: EvaluationRows, rows: LabelledRows, *, never_harms: bool
+) -> Bounds | None:
+    """Return between what the average lies if it is not identified but each table is sound."""
+    worst = {each.topic for each in judged.findings if each.verdict == UNKNOWN}
+    if not worst or worst - UNLIKE or not rows.coding.is_rate:
+        return None
+    return bounds_of(own, {}, never_harms=never_harms, level=Diagnosis.level)
 
 
 def _too_few(rows: LabelledRows) -> bool:

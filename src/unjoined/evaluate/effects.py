@@ -25,7 +25,7 @@ from unjoined.evaluate.estimate import (
     draw_intervals,
     estimate_dict,
 )
-from unjoined.evaluate.evaluate import prepare
+from unjoined.evaluate.evaluate import is_randomised, prepare
 from unjoined.evaluate.ranks import Piece
 from unjoined.evaluate.regions import (
     LEVEL,
@@ -233,7 +233,9 @@ def effect_summary(
     critical_value(level)
     models = {} if model is None else {"": model}
     rng = check_random_state(random_state)
-    _, tables = prepare(models, data, {}, None, None, n_jobs, rng)
+    chance = is_randomised(models)
+    options = None, None, n_jobs, rng
+    _, tables = prepare(models, data, {}, *options, randomised=chance)
     X = tables.sample.X
     people = tables.sample.people / tables.sample.people.sum()
     columns = _columns(tables.features, by)

@@ -15,10 +15,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
+    check_bool,
     check_count,
     check_option,
     check_vector,
@@ -38,6 +39,7 @@ from unjoined.evaluate.estimate import (
     estimate_dict,
 )
 from unjoined.evaluate.pieces import RowsInPieces, Scorer, Source
+from unjoined.evaluate.placebo import control_placebo, earlier_rows, with_earlier
 from unjoined.evaluate.ranks import EvaluatedTables, Gain, Scored, Sheet
 from unjoined.evaluate.sensitivity import EVERYONE, Claim, Sensitivity
 from unjoined.evaluate.strength import GainByScore, ranking_noise
@@ -53,7 +55,14 @@ from unjoined.evaluate.tables import (
 from unjoined.evaluate.terms import N_FOLDS, relative_effect
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds
-from unjoined.words import UNBOUNDED, brief, cells, in_brackets, relative_in_words
+from unjoined.words import (
+    UNBOUNDED,
+    brief,
+    cells,
+    compliers_in_words,
+    in_brackets,
+    relative_in_words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,9 +179,13 @@ class Evaluation(Shown):
         Average uplift over the mean outcome that the people spoken for would have untreated: 0.5
         is half as much again. None if an outcome is negative or that mean cannot be told from 0.
         For the people of a list give them as ``target``.
-    sensitivity : Sensitivity
+    sensitivity : Sensitivity or None
         By how much equal people may differ between populations, for other reasons than treatment,
-        before the average and the rules no longer gain.
+        before the average and the rules no longer gain. None where chance decided on populations.
+    compliers, complier_share : Estimate or None
+        Average uplift of those who take an offer up because of it, and their share of people, if
+        chance decided who was made it. All gains are those of making the offer then. Of tables that
+        are read in pieces they are those of a sample.
     """
 
     average: Estimate
@@ -187,10 +200,12 @@ class Evaluation(Shown):
     left_out: str
     plain: dict[str, Estimate]
     level: float
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity | None
     how: str = "held-out rows"
     n_rows: int = 0
     relative: Estimate | None = None
+    compliers: Estimate | None = None
+    complier_share: Estimate | None = None
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """Return all estimates by name: value, standard error, interval."""
@@ -210,9 +225,10 @@ class Evaluation(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain = super().to_dict()
+        turns = self.sensitivity
         return plain | {
             "rows": plain.pop("n_rows"),
-            "sensitivity": self.sensitivity.to_dict(),
+            "sensitivity": turns if turns is None else turns.to_dict(),
         }
 
     def plot(self, ax: Axes | None = None, *, what: str = "curve") -> Axes:
@@ -238,19 +254,30 @@ class Evaluation(Shown):
 
     def sentences(self) -> list[str]:
         """Return what was found in words, the average first."""
-        relative = self.relative
+        relative, turns = self.relative, self.sensitivity
+        ranking = [] if self.calibration.slope is None else [_ranking(self)]
+        source = f", from {self.how}; {self.level:.0%} intervals."
+        if self.compliers is not None:
+            return [
+                f"Gain of making the offer to everybody: {in_brackets(self.average, self.level)} "
+                f"a person{source}",
+                compliers_in_words(self.compliers, self.complier_share),
+                *ranking,
+                "All gains are of the offer. The score is the effect on those who take it up "
+                "because of it, so that it is not compared with them in size.",
+            ]
         return [
-            f"Average uplift {in_brackets(self.average, self.level)}, from {self.how}; "
-            f"{self.level:.0%} intervals.",
+            f"Average uplift {in_brackets(self.average, self.level)}{source}",
             *(
                 []
                 if relative is None
                 else [f"It is {relative_in_words(relative, self.level)}."]
             ),
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
-            self.sensitivity.in_words(self.sensitivity.average),
-            *self.sensitivity.benchmark_words(),
-            *([] if self.calibration.slope is None else [_ranking(self)]),
+            *([] if turns is None else [turns.in_words(turns.average)]),
+            *([] if turns is None else turns.benchmark_words()),
+            *([] if turns is None else turns.beside_words()),
+            *ranking,
             *_calibration(self),
         ]
 
@@ -284,15 +311,27 @@ class Evaluation(Shown):
             for b in self.bins
         ]
         head = ("estimate", interval, "plain doubly robust")
-        columns = ("score from", "to", "people", "predicted", "uplift", interval)
+        gain, treat, uplift = "treating nobody", "treat", "uplift"
+        if self.compliers is not None:
+            gain, treat, uplift = "offering to nobody", "offer to", "gain by the offer"
+        columns = ("score from", "to", "people", "predicted", uplift, interval)
         return [
-            ("Gain per person over treating nobody", ("treat", *head), gains),
-            *self.sensitivity.claims_table(
-                with_gains=self.sensitivity.average.cost > 0.0
+            (f"Gain per person over {gain}", (treat, *head), gains),
+            *(
+                []
+                if self.sensitivity is None
+                else self.sensitivity.claims_table(
+                    with_gains=self.sensitivity.average.cost > 0.0
+                )
             ),
+            *([] if self.sensitivity is None else self.sensitivity.beside_tables()),
             ("How well the score orders people", ("area", *head), areas),
-            ("Average uplift of those with the best scores", ("who", *head[:2]), best),
-            ("Uplift by score", columns, bins),
+            (
+                f"Average {uplift} of those with the best scores",
+                ("who", *head[:2]),
+                best,
+            ),
+            (f"{uplift.capitalize()} by score", columns, bins),
         ]
 
 
@@ -537,6 +576,7 @@ def evaluate_uplift(
     level: float = 0.95,
     shift: Any = None,
     crossfit: CrossFit | None = None,
+    randomised: bool | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -570,6 +610,9 @@ def evaluate_uplift(
         tables for the same people; small differences then do little harm.
     crossfit : CrossFit, optional
         That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
+    randomised : bool, optional
+        Whether chance decided who is in which population. Gains are those of making the offer
+        then. By default as the model was fitted.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -619,8 +662,12 @@ def evaluate_uplift(
     rng = check_random_state(random_state)
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
     options = target, shift, n_jobs, rng, crossfit
-    asked, tables = prepare({"": model_or_scores}, data, rules, *options)
-    return _evaluate(asked, tables, level, rng, model=model_or_scores)
+    models = {"": model_or_scores}
+    chance = is_randomised(models, randomised)
+    asked, tables = prepare(models, data, rules, *options, randomised=chance)
+    return _evaluate(
+        asked, tables, level, rng, model=model_or_scores, randomised=chance
+    )
 
 
 def cross_evaluate(
@@ -633,6 +680,7 @@ def cross_evaluate(
     level: float = 0.95,
     shift: Any = None,
     crossfit: CrossFit | None = None,
+    randomised: bool | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -653,7 +701,7 @@ def cross_evaluate(
         At least 2, and at most the rows of the smallest table.
     crossfit : CrossFit, optional
         That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
-    target, rules, level, shift, n_jobs, random_state
+    target, rules, level, shift, randomised, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -677,7 +725,8 @@ def cross_evaluate(
         raise InputError(
             f"estimator must be an object, not a class. Write {name}() for {name}."
         )
-    held = HeldOutTables.of(data, target)
+    chance = is_randomised({"": estimator}, randomised)
+    held = HeldOutTables.of(data, target, randomised=chance)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
     others = Asked({"": _no_scores}, rules, in_pieces=False)
@@ -696,7 +745,9 @@ def cross_evaluate(
     how = f"rows left out of each fit, {n_folds} folds"
     tables = RowsInMemory(held, rows, columns, fold, how)
     noise = ranking_noise(compared)
-    return _evaluate(others, tables, level, rng, noise, model=estimator)
+    return _evaluate(
+        others, tables, level, rng, noise, model=estimator, randomised=chance
+    )
 
 
 def sensitivity(
@@ -706,6 +757,8 @@ def sensitivity(
     rules: Rules | None = None,
     cost: float = 0.0,
     delta: float | None = None,
+    before: Any = None,
+    controls: Mapping[str, ArrayLike] | None = None,
     target: MatrixLike | None = None,
     level: float = 0.95,
     crossfit: CrossFit | None = None,
@@ -733,6 +786,13 @@ def sensitivity(
         Of treating a person, outcome units: what a rule gains has to exceed it.
     delta : float, optional
         Largest difference of equal people that intervals are to allow for, outcome units.
+    before : mapping, optional
+        ``X``, ``y`` and ``population``: the outcome at an earlier time when nobody was treated,
+        of the same populations. It says how equal people differed then, and claims are told with
+        that difference taken off as well. Rows are in memory.
+    controls : mapping of str to array of shape (n,), optional
+        Other outcomes that treatment cannot have changed, by name, for each row of the data that
+        has an outcome. They say by how many spreads of an outcome equal people differ.
     target, level, crossfit, n_jobs, random_state
         As in `evaluate_uplift`. Claims are one-sided at this level.
 
@@ -740,7 +800,8 @@ def sensitivity(
     -------
     Sensitivity
         Print it, or read ``claims``, ``benchmarks``. Costs an evaluation, whose ``sensitivity`` it
-        is; ``at`` changes costs and delta for nothing.
+        is, a fit of the earlier means, and a cross-fit for each control; ``at`` changes costs and
+        delta for nothing.
 
     Raises
     ------
@@ -758,16 +819,55 @@ def sensitivity(
     >>> best.name, best.breakdown() > best.breakdown(0.95) > 0.0
     ('best half', True)
     """
-    options: dict[str, Any] = {"target": target, "level": level}
-    options |= {"n_jobs": n_jobs, "random_state": random_state}
     if model is None:
         model, rules = _no_scores, {}
-    if was_fitted_to(model, data):
+    is_own = was_fitted_to(model, data)
+    if is_own:
         crossfit = crossfit or getattr(model, "crossfit_", None)
-        found = cross_evaluate(model, data, rules=rules, crossfit=crossfit, **options)
-    else:
-        found = evaluate_uplift(model, data, rules=rules, crossfit=crossfit, **options)
-    return found.sensitivity.at(cost=cost, delta=delta)
+    beside = before is not None or bool(controls)
+    rng = check_random_state(random_state)
+    if beside and crossfit is None:
+        crossfit = HeldOutTables.of(data, None).cross_fit(n_jobs=n_jobs, rng=rng)
+    evaluate = cross_evaluate if is_own else evaluate_uplift
+    found = evaluate(
+        model,
+        data,
+        rules=rules,
+        target=target,
+        level=level,
+        crossfit=crossfit,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    ).sensitivity
+    if found is None:
+        raise InputError(
+            "chance decided who is in which population, so that equal people of two populations "
+            "are alike, and no hidden difference is to be feared."
+        )
+    if beside and crossfit is not None:
+        held = HeldOutTables.of(data, target)
+        rows = held.evaluated(crossfit, n_jobs=n_jobs, rng=rng)
+        options: dict[str, Any] = {"n_jobs": n_jobs, "rng": rng}
+        if before is not None:
+            earlier = earlier_rows(before, held, rows, crossfit, **options)
+            asked = Asked({"": model}, rules, in_pieces=False)
+            columns = held.computed(asked.columns)
+            if is_own:
+                columns[:, 0] = rows.effect
+            found = with_earlier(found, asked, columns, rows, earlier)
+        placebos = tuple(
+            control_placebo(name, y, held.data, found.sigma, level=level, **options)
+            for name, y in (controls or {}).items()
+        )
+        found = replace(found, placebos=found.placebos + placebos)
+    return found.at(cost=cost, delta=delta)
+
+
+def is_randomised(models: Mapping[str, Any], given: bool | None = None) -> bool:
+    """Tell whether chance decided on populations: as was said, or as models were fitted."""
+    if given is not None:
+        return check_bool("randomised", given)
+    return any(getattr(model, "randomised", False) for model in models.values())
 
 
 def _no_scores(X: MatrixLike) -> Array:
@@ -858,7 +958,12 @@ def compare_uplift(
         )
     warn_of_own_rows(models.values(), data, stacklevel=2)
     rng = check_random_state(random_state)
-    return _compare(*prepare(models, data, rules, target, shift, n_jobs, rng), level)
+    options = target, shift, n_jobs, rng
+    chance = is_randomised(models)
+    asked, tables = prepare(models, data, rules, *options, randomised=chance)
+    if chance:
+        tables.become_offers()
+    return _compare(asked, tables, level)
 
 
 def record_gain(
@@ -938,12 +1043,14 @@ def prepare(
     n_jobs: int | None,
     rng: Rng,
     crossfit: CrossFit | None = None,
+    *,
+    randomised: bool = False,
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
     in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
-        held = HeldOutTables.of(data, target)
+        held = HeldOutTables.of(data, target, randomised=randomised)
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
         rows = held.evaluated(
@@ -967,8 +1074,13 @@ def _evaluate(
     noise: float = 0.0,
     *,
     model: Any,
+    randomised: bool = False,
 ) -> Evaluation:
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
+    compliers = share = None
+    if randomised:
+        compliers, share = tables.sample.compliers()
+        tables.become_offers()
     scored = tables.scored(asked.orders, asked.edges())
     sheet = Sheet()
     gains = asked.gains(0, scored, sheet, plain=True, swayed=True)
@@ -995,10 +1107,14 @@ def _evaluate(
         left_out=tables.left_out(),
         plain=plain,
         level=level,
-        sensitivity=tables.sensitivity(appraisal.claims(average, ratios), level),
+        sensitivity=None
+        if randomised  # which makes people alike
+        else tables.sensitivity(appraisal.claims(average, ratios), level),
         how=tables.how,
         n_rows=tables.n_rows,
         relative=relative,
+        compliers=compliers,
+        complier_share=share,
     )
 
 

@@ -154,6 +154,7 @@ class ChunkPlan:
     total: Array  # (2 K,) weight of each cell
     size: Array  # (K,) outcome rows
     aims: Array  # (2 K,) share of the cell among the people in question
+    arms: tuple[int, int] | None = None  # of an offer, if that is what is looked at
 
     def piece(self, chunk: NumberedRows, n_jobs: int | None) -> Piece:
         """Return the rows with nuisances and the scorer's columns.
@@ -168,7 +169,7 @@ class ChunkPlan:
         rows = labelled_part(inner, fold, nuisances)
         share = chunk.weight / self.total[chunk.cell]
         rows = replace(rows, share=share, size=self.size, aim=self.aims[chunk.cell])
-        return Piece(rows, columns)
+        return Piece(rows if self.arms is None else rows.offered(self.arms), columns)
 
 
 def work_on_chunk(
@@ -232,6 +233,11 @@ class RowsInPieces(EvaluatedTables):
         )
         self.n_jobs = n_jobs
         self.refuse_alike()
+
+    def become_offers(self) -> None:
+        """Look at the rows as those of a trial of an offer from here on."""
+        self.plan = replace(self.plan, arms=self.sample.arms)
+        super().become_offers()
 
     def over(self, work: Callable[[Piece], T]) -> T:
         """Return the sum of what a pass finds in all chunks, and in the target if it is given."""

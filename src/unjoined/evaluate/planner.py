@@ -27,6 +27,7 @@ from sklearn.utils import check_random_state
 from unjoined._typing import Array, ArrayLike, BoolArray, RandomState
 from unjoined._validation import (
     LARGEST,
+    check_bool,
     check_finite,
     check_not_negative,
     check_option,
@@ -377,6 +378,7 @@ def plan_study(
     treatment_rows: float = 1.0,
     score: ArrayLike | None = None,
     crossfit: CrossFit | None = None,
+    randomised: bool = False,
     random_state: RandomState = 0,
 ) -> StudyPlan:
     """Say how many rows, and how large a policy gap, a wanted precision needs.
@@ -403,6 +405,9 @@ def plan_study(
         top shares rank by. Default: a cross-fitted effect.
     crossfit : CrossFit, optional
         ``crossfit_`` of a model that was fitted to the pilot; nothing is cross-fitted then.
+    randomised : bool, default=False
+        Whether chance decided who is in which population. What is to be known is then a gain of
+        making the offer.
     random_state : int, RandomState or None, default=0
         Seed for folds.
 
@@ -440,7 +445,9 @@ def plan_study(
             _guessed, known, quantity, share
         )
     else:
-        rows, ranked_by, real = _pilot(known, score, crossfit, random_state)
+        rows, ranked_by, real = _pilot(
+            known, score, crossfit, random_state, randomised=randomised
+        )
         variances = Measured(rows, ranked_by, quantity, share, real).variances
         pilot = np.bincount(rows.cell)
         known_share = float(rows.population_share @ rows.known[:, 0])
@@ -588,12 +595,16 @@ def _pilot(
     score: ArrayLike | None,
     crossfit: CrossFit | None,
     seed: RandomState,
+    *,
+    randomised: bool,
 ) -> tuple[EvaluationRows, Array, BoolArray]:
     """Check a pilot and cross-fit its nuisances.
 
     Also return what people are ranked by, and which rows hold treatments that chance decided.
     """
-    tables = HeldOutTables.of(data, None)
+    tables = HeldOutTables.of(
+        data, None, randomised=check_bool("randomised", randomised)
+    )
     if tables.rows.dose is not None:
         raise InputError(
             "a plan is for people who are treated or not, and these rows have doses. Of a pilot "
@@ -606,15 +617,18 @@ def _pilot(
             f"{fewest}. Give more, or a StudyGuess of a few numbers."
         )
     rows = tables.evaluated(crossfit, rng=check_random_state(seed))
+    ranked_by = rows.effect
+    if randomised:
+        rows = rows.offered(rows.arms)
     labelled = tables.rows
-    drawn = rows.is_treatment.copy()
+    drawn = rows.is_treatment & (not randomised)
     if labelled.policy is not None:
         known = labelled.is_copy & ~np.isnan(labelled.policy)
         if labelled.joint is not None:
             known &= np.isnan(labelled.joint)
         drawn[: len(known)] &= ~known
     if score is None:
-        return rows, rows.effect, drawn
+        return rows, ranked_by, drawn
     return rows, tables.values("score", score)[: len(rows.cell)], drawn
 
 

@@ -476,6 +476,10 @@ class EvaluatedTables:
             level=level,
         )
 
+    def become_offers(self) -> None:
+        """Look at the rows as those of a trial of an offer from here on."""
+        self.sample = self.sample.offered(self.sample.arms)
+
     def left_out(self) -> str:
         """Say who counts less, in words."""
         return say_left_out(self.sample, self.sample.omega(), self.features)

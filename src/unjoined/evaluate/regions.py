@@ -96,30 +96,30 @@ class NamedFeatures:
         """Names of the columns of numbers."""
         return [feature.name for feature in self.columns]
 
-    def numbers(self, X: MatrixLike) -> tuple[Array, list[str]]:
-        """Return the target with the same columns as numbers, and what is strange about it."""
+    def numbers(self, X: MatrixLike, table: str = "target") -> tuple[Array, list[str]]:
+        """Return other people with the same columns as numbers, and what is strange about them."""
         if len(X) == 0:
             raise InputError(
-                "target has no rows. Leave it out, or give the people in question."
+                f"{table} has no rows. Leave it out, or give the people in question."
             )
         names = column_names(X)
         if self.encoder is not None and names is not None:
             wanted = self.encoder.feature_names_in_.tolist()
             if missing := [name for name in wanted if name not in names]:
                 raise TableError(
-                    f"target lacks the column {missing[0]!r} that the tables have; its columns "
+                    f"{table} lacks the column {missing[0]!r} that the tables have; its columns "
                     f"are {shown(names)}{did_you_mean(missing[0], names)}"
                 )
-            encoded = self.encoder.encode(X, table="target")
+            encoded = self.encoder.encode(X, table=table)
             return encoded.matrix, encoded.notes
         check_numeric_columns(X)
         matrix = feature_matrix(X)
         if matrix.shape[1] != len(self.columns):
             raise InputError(
-                f"target has {matrix.shape[1]} columns, but the tables have {len(self.columns)} "
+                f"{table} has {matrix.shape[1]} columns, but the tables have {len(self.columns)} "
                 "features. Give the same features in the same order."
             )
-        check_finite_features(matrix, self.names, table="target")
+        check_finite_features(matrix, self.names, table=table)
         return matrix, []
 
     def in_words(self, conditions: Conditions) -> str:

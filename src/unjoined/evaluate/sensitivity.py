@@ -72,7 +72,9 @@ from unjoined.words import (
     brief,
     cells,
     difference_in_words,
+    in_brackets,
     in_digits,
+    p_text,
     robustness_in_words,
     span,
     times_in_words,
@@ -82,11 +84,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ORDINARY = 0.25  # share of the columns that tell as much as one of ordinary strength
+SURE = (
+    0.05  # p-value below which an outcome that must gain nothing tells of a difference
+)
 LEANS = 0.9  # share of people treated more in one population from which it is named
 MOST_SQUARES = 20  # features up to which squares are among the functions
 REACH = 3.0  # standard deviations that a feature is kept within
 MOST_ROWS = 100_000  # outcome rows that benchmarks are made of
 RIDGE = 1e-8  # so that columns which repeat others do no harm
+NOTHING = 0.005  # of a breakdown value that is not told
 SHOWN = 6  # benchmarks that are printed
 EVERYONE = "everyone"
 
@@ -241,6 +247,37 @@ class Benchmark:
     moves: float
 
 
+@dataclass(frozen=True, slots=True)
+class Placebo:
+    """What an outcome seems to gain that treatment cannot have changed; it should be nothing.
+
+    Attributes
+    ----------
+    name : str
+        The outcome.
+    gain : Estimate
+        Of treating everyone, in units of that outcome.
+    delta : float
+        Difference of equal people that would make it, in units of the outcome in question: of
+        outcomes of another kind, as many of its spreads.
+    largest : float
+        The largest difference that the interval of the gain allows, in the same units.
+    p_value : float
+        Of the hypothesis that equal people do not differ.
+    """
+
+    name: str
+    gain: Estimate
+    delta: float
+    largest: float
+    p_value: float
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the p-value is below 0.05."""
+        return self.p_value < SURE
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity(Shown):
     """How wrong "people respond alike" may be before decisions turn. Printing it shows all of it.
@@ -262,6 +299,11 @@ class Sensitivity(Shown):
         Level of the intervals that are shown, and of one-sided claims.
     delta : float or None
         Largest difference of equal people that robust intervals allow for, outcome units.
+    placebos : tuple of Placebo
+        What outcomes seem to gain that treatment cannot have changed.
+    differenced : tuple of Claim
+        The claims if populations differ now as they did before, with that difference taken off;
+        empty without earlier outcomes.
     """
 
     claims: tuple[Claim, ...]
@@ -271,6 +313,8 @@ class Sensitivity(Shown):
     is_rate: bool
     level: float
     delta: float | None = None
+    placebos: tuple[Placebo, ...] = ()
+    differenced: tuple[Claim, ...] = ()
 
     @property
     def average(self) -> Claim:
@@ -334,8 +378,11 @@ class Sensitivity(Shown):
         check_not_negative("cost", cost)
         if delta is not None:
             check_not_negative("delta", delta)
-        claims = tuple(replace(claim, cost=float(cost)) for claim in self.claims)
-        return replace(self, claims=claims, delta=delta)
+        claims, differenced = (
+            tuple(replace(claim, cost=float(cost)) for claim in each)
+            for each in (self.claims, self.differenced)
+        )
+        return replace(self, claims=claims, differenced=differenced, delta=delta)
 
     def said(self, difference: float, unit: str = UNITS) -> str:
         """Return a difference of outcomes in words, of 100 people if outcomes are 0 or 1."""
@@ -379,8 +426,32 @@ class Sensitivity(Shown):
                 f"Equal people who differ by {self.said(0.01)} between populations move the "
                 f"average by up to {self.said(0.01 * average.sway)}."
             )
-        lines += self.benchmark_words()
+        return [*lines, *self.benchmark_words(), *self.beside_words()]
+
+    def beside_words(self) -> list[str]:
+        """Say what outcomes tell that treatment cannot have changed."""
+        lines = [self._placebo_in_words(placebo) for placebo in self.placebos]
+        if self.differenced:
+            gain = in_brackets(self.differenced[0].gain, self.level)
+            lines.append(
+                "If the populations differ now as they did before, treating everyone gains "
+                f"{gain}."
+            )
         return lines
+
+    def _placebo_in_words(self, placebo: Placebo) -> str:
+        """Say what an outcome that treatment cannot have changed tells of equal people."""
+        said = (
+            f"By {placebo.name}, which treatment cannot have changed, treating everyone seems to "
+            f"gain {in_brackets(placebo.gain, self.level)}. "
+        )
+        most = self.said(placebo.largest)
+        if placebo.is_rejected:
+            return (
+                f"{said}So equal people do differ, as if by {self.said(placebo.delta)} and by at "
+                f"most {most}."
+            )
+        return f"{said}That may be nothing; at most it is a difference of {most}."
 
     def benchmark_words(
         self, claim: Claim | None = None, unit: str = UNITS
@@ -404,6 +475,11 @@ class Sensitivity(Shown):
         if usual is None or not 0.0 < value < math.inf:
             return []
         worst = self.benchmarks[0]
+        if worst.delta < NOTHING * value:
+            return [
+                "No column would make equal people differ if it was hidden, beyond what the draw "
+                "of rows does."
+            ]
         what = "turns the average" if claim is None else "turns it"
         said = (
             f"A hidden trait as telling as {worst.column!r} would make equal people differ by "
@@ -418,7 +494,12 @@ class Sensitivity(Shown):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """Return the claims: gain with its interval, breakdown values, robustness values."""
-        return [self._claim_dict(claim) for claim in self.claims]
+        both = ((self.claims, False), (self.differenced, True))
+        return [
+            self._claim_dict(claim) | {"differenced": is_so}
+            for claims, is_so in both
+            for claim in claims
+        ]
 
     def _claim_dict(self, claim: Claim) -> dict[str, Any]:
         point, sure = claim.breakdown(), claim.breakdown(self.level)
@@ -437,7 +518,9 @@ class Sensitivity(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain = super().to_dict()
-        plain["claims"] = self.frame_rows()
+        rows = self.frame_rows()
+        plain["claims"] = rows[: len(self.claims)]
+        plain["differenced"] = rows[len(self.claims) :]
         usual = self.ordinary
         plain["ordinary"] = None if usual is None else usual.column
         plain["words"] = self.sentences()
@@ -445,7 +528,34 @@ class Sensitivity(Shown):
 
     def result_tables(self) -> list[ResultTable]:
         """Return claims and benchmarks, as text."""
-        return [*self.claims_table(), *self.benchmarks_table()]
+        return [*self.claims_table(), *self.benchmarks_table(), *self.beside_tables()]
+
+    def beside_tables(self) -> list[ResultTable]:
+        """Return what outcomes tell that treatment cannot have changed."""
+        tables = [self._placebos_table()] if self.placebos else []
+        if self.differenced:
+            title = "If populations differ now as they did before"
+            other = replace(self, claims=self.differenced)
+            tables += [(title, *table[1:]) for table in other.claims_table()]
+        return tables
+
+    def _placebos_table(self) -> ResultTable:
+        """Return what outcomes seem to gain that treatment cannot have changed."""
+        value = self.average.breakdown()
+        rows = [
+            (
+                each.name,
+                *cells(each.gain, self.level),
+                p_text(each.p_value),
+                in_digits(each.delta, 2),
+                in_digits(each.largest, 2),
+                f"{each.delta / value:.0%}" if value > 0.0 else "",
+            )
+            for each in self.placebos
+        ]
+        what = ("outcome", "seems to gain", f"{self.level:.0%} interval", "p")
+        far = ("as if people differ by", "at most", "of what turns the average")
+        return "What must gain nothing", (*what, *far), rows
 
     def claims_table(self, *, with_gains: bool = True) -> list[ResultTable]:
         """Return what turns each claim, as a table; the gains may be told elsewhere."""

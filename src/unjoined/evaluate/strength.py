@@ -101,6 +101,16 @@ class IdentificationStrength:
         one, two = map(str, self.populations)
         return (one, two) if self.mean_gap > 0.0 else (two, one)
 
+    def known_facts(self, worth: float = np.nan) -> dict[str, Any]:
+        """Return what is known of single rows, what one is worth, and what clusters cost."""
+        known = {
+            name: getattr(self, name) for name in ("n_joint", "n_policy", "is_known")
+        }
+        clusters = {
+            name: getattr(self, name) for name in ("n_clusters", "design_effect")
+        }
+        return {"known": known | {"worth": worth}} | clusters
+
     def measured_by(self, average: Estimate | None) -> IdentificationStrength:
         """Return the same with the strength of an average's denominator, if it has one."""
         if average is None or average.ratio is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.ranks import (
     EvaluatedTables,
+    Functional,
     Gain,
     Order,
     Piece,
@@ -215,7 +216,15 @@ class Asked:
         swayed: bool = False,
     ) -> dict[str, Gain]:
         """Put the rules by a model's score on a sheet."""
-        found = {}
+        return {
+            name: sheet.gain(functional, plain=plain, swayed=swayed, order=at, own=own)
+            for name, functional, at, own in self.functionals(model, scored)
+        }
+
+    def functionals(
+        self, model: int, scored: Sequence[Scored]
+    ) -> Iterator[tuple[str, Functional, int, int | None]]:
+        """Yield each rule: its name, whom it takes, in which order, and a column of its own."""
         for name, (kind, *numbers) in self.rules.items():
             at, own = model, None
             if kind == "own":
@@ -229,10 +238,7 @@ class Asked:
                 functional = scored[at].budget(numbers[0], scored[at].cost)
             else:
                 functional = scored[at].rule(kind, *numbers)
-            found[name] = sheet.gain(
-                functional, plain=plain, swayed=swayed, order=at, own=own
-            )
-        return found
+            yield name, functional, at, own
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,16 +453,26 @@ class RowsInMemory(EvaluatedTables):
     ) -> list[Scored]:
         """Return the places of each order, a row each."""
         rows = self.sample
-        people = rows.share * rows.aim * rows.omega()
-        people = people / people.sum()
-        return [
-            Scored(
-                order,
-                self.columns[:, order.score],
-                people,
-                rows.effect,
-                self.fold,
-                cost=1.0 if order.cost is None else self.columns[:, order.cost],
-            )
-            for order in orders
-        ]
+        return scored_rows(rows.effect, rows.people, self.columns, orders, self.fold)
+
+
+def scored_rows(
+    effect: Array,
+    people: Array,
+    columns: Array,
+    orders: Sequence[Order],
+    fold: IntArray | None = None,
+) -> list[Scored]:
+    """Return rows of an effect (n,) in each order, who count by ``people`` (n,)."""
+    people = people / people.sum()
+    return [
+        Scored(
+            order,
+            columns[:, order.score],
+            people,
+            effect,
+            fold,
+            cost=1.0 if order.cost is None else columns[:, order.cost],
+        )
+        for order in orders
+    ]

@@ -573,6 +573,50 @@ class EvaluationRows:
             self.dose,
         )
 
+    def compliers(self) -> tuple[Estimate, Estimate]:
+        """Return the average uplift of those treated in one population alone, and their share.
+
+        Where chance decided on the population and nobody is treated only where fewer are.
+        """
+        terms = self.terms(self.gap)
+        total = terms.totals(terms.denominator)
+        error = float(np.sqrt(total.covariance[0, 0]))
+        return terms.average(), Estimate(float(total.value[0]), error)
+
+    @property
+    def arms(self) -> tuple[int, int]:
+        """The populations in which fewest people are treated, and most."""
+        mean = (self.share * self.aim) @ self.policies
+        return int(np.argmin(mean)), int(np.argmax(mean))
+
+    def offered(self, arms: tuple[int, int]) -> EvaluationRows:
+        """Return the rows as those of a trial of an offer: who was made it, and not who took it up.
+
+        The effect is that of the offer then, of the second of two ``arms`` against the first. It
+        is that of treatment on those who take it up because of the offer, times their share at
+        the same features. How many took it up was estimated for that, but need not be.
+        """
+        low, high = arms
+        apart = self.policies[:, high] - self.policies[:, low]
+        reached = np.divide(
+            self.policies - self.policies[:, [low]],
+            apart[:, None],
+            out=np.full_like(self.policies, 0.5),
+            where=apart[:, None] != 0.0,
+        )
+        reached = np.clip(reached, 0.0, 1.0)
+        reached[:, [low, high]] = 0.0, 1.0
+        return replace(
+            self,
+            policies=reached,
+            effect=apart * self.effect,
+            residual=np.where(self.is_treatment, 0.0, self.residual),
+            exposure=None,
+            known=np.column_stack(
+                [np.zeros_like(self.size), np.full_like(self.size, np.nan)]
+            ),
+        )
+
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         C = 2 * self.n_populations + 1

@@ -12,6 +12,7 @@ from unjoined.report.facts import Facts, Stage
 from unjoined.words import (
     NOT_KNOWN,
     UNBOUNDED,
+    if_in_words,
     is_bounded,
     number,
     percent,
@@ -59,6 +60,13 @@ class Speech:
         self.facts = facts
         self.factor = 100.0 if facts.is_binary else 1.0
         self.per = "per 100 people" if facts.is_binary else "per person"
+        self.treat = "make the offer to" if facts.offers else "treat"
+        self.treating = "making the offer to" if facts.offers else "treating"
+        self.treated = "made the offer" if facts.offers else "treated"
+        if facts.diagnosis.identification.is_dose:
+            self.treat = "give one unit more to"
+            self.treating = "giving one unit more to"
+            self.treated = "given one unit more"
         self.percent = f"{facts.level:.0%}"
         low, high = facts.evaluation.average.interval(facts.level)
         coarse = places_of(self.factor * (high - low) / 2.0)
@@ -110,7 +118,7 @@ class Speech:
 
 def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
     """Say what to do, and be as sure of it as the worst reason allows."""
-    gain = _gain(facts)
+    gain = _gain(facts, speech)
     reasons = (
         _tables(facts),
         _ranking(facts, speech),
@@ -128,26 +136,26 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
                 " The numbers further down are kept for those who look into it. Do not base a "
                 "decision on them."
             )
+        bounds = [] if facts.bounds is None else facts.bounds.sentences()
         return {
             "colour": RED,
             "headline": "Do not choose people by these scores yet.",
-            "sentences": [sentence],
+            "sentences": [sentence, *bounds],
             "reasons": [reason for reason in reasons if reason["colour"] != GREEN],
             "trust": TRUST[RED],
             "options": [],
         }
     whom = _whom(facts.chosen.share)
-    headline = f"Treat {whom}."
+    headline = f"{speech.treat.capitalize()} {whom}."
     if gain["colour"] != GREEN:
         does = "pays" if facts.terms.has_money else "helps"
         limit = f"The tables do not show that it {does}."
         if _ends(facts)[0] > 0.0:
             limit = f"The tables tell about {facts.told:.0%} of them only."
-        headline = f"The best guess is to treat {whom}. {limit}"
+        headline = f"The best guess is to {speech.treat} {whom}. {limit}"
     trust = TRUST[colour]
-    if facts.diagnosis.untested:
-        both = " and ".join(map(str, facts.diagnosis.identification.populations))
-        trust += f", if people respond alike in {both}, which these tables cannot show"
+    if rests_on := if_in_words(facts.diagnosis.as_verdict()):
+        trust += rests_on
     elif colour == GREEN:
         trust += ": you can act on it"
     return {
@@ -192,32 +200,39 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
 
     evaluation, claim = facts.evaluation, facts.claim
     measures = {
-        "average_effect": evaluation.average,
+        "offer" if facts.offers else "average_effect": evaluation.average,
         "auuc": evaluation.auuc,
         "qini": evaluation.qini,
+        "compliers": evaluation.compliers,
+        "complier_share": evaluation.complier_share,
         "relative_effect": evaluation.relative,
     }
-    return {
-        "verdict": advice["headline"],
-        "colour": advice["colour"],
-        "trust": advice["trust"],
-        "reasons": [
-            {"colour": r["colour"], "words": r["sentence"]} for r in advice["reasons"]
-        ],
-        "rows": len(facts.people),
-        "treated": brought(facts.chosen),
-        "options": [
-            {"name": name} | brought(stage) for name, stage in advice["options"]
-        ],
-        "breakdown": None
-        if claim is None
-        else {"value": claim.breakdown(), "sure": claim.breakdown(level)},
-    } | {
-        name: None
-        if estimate is None
-        else numbers(estimate.value, *estimate.interval(level))
-        for name, estimate in measures.items()
-    }
+    return (
+        {
+            "verdict": advice["headline"],
+            "colour": advice["colour"],
+            "trust": advice["trust"],
+            "reasons": [
+                {"colour": r["colour"], "words": r["sentence"]}
+                for r in advice["reasons"]
+            ],
+            "rows": len(facts.people),
+            "treated": brought(facts.chosen),
+            "options": [
+                {"name": name} | brought(stage) for name, stage in advice["options"]
+            ],
+            "bounds": None if facts.bounds is None else facts.bounds.to_dict(),
+            "breakdown": None
+            if claim is None
+            else {"value": claim.breakdown(), "sure": claim.breakdown(level)},
+        }
+        | {
+            name: numbers(estimate.value, *estimate.interval(level))
+            for name, estimate in measures.items()
+            if estimate is not None
+        }
+        | facts.diagnosis.identification.known_facts(facts.diagnosis.known_worth)
+    )
 
 
 def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
@@ -229,18 +244,19 @@ def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
         return ()
     gain, ends = speech.gain(chosen)
     more = "more " if chosen.gain > 0.0 else ""
-    whom = f"Treat all {n:,} people" if chosen.share >= 1.0 else (
-        f"Treat {chosen.people:,.0f} of {n:,} people"
-    )  # fmt: skip
+    some = f"all {n:,}" if chosen.share >= 1.0 else f"{chosen.people:,.0f} of {n:,}"
+    whom = f"{speech.treat.capitalize()} {some} people"
     spent = (
         f", which costs {speech.money(terms.cost * chosen.people)}"
         if terms.cost
         else ""
     )
     said = [
-        f"{whom}{spent}. Compared with treating nobody, this is expected to bring {gain} {more}"
-        f"{terms.unit} ({speech.percent} interval: {ends})."
+        f"{whom}{spent}. Compared with {speech.treating} nobody, this is expected to bring {gain} "
+        f"{more}{terms.unit} ({speech.percent} interval: {ends})."
     ]
+    if facts.offers:
+        said += ["That is what those gain who take it up because of the offer."]
     if terms.has_money:
         net, ends = speech.net(chosen)
         said += [
@@ -293,9 +309,10 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
         )
     if high < 0.0:
         return _reason(RED, f"The ranking does worse than a random order: {found}.")
-    so, colour = "Treating everyone or nobody may do as well.", AMBER
+    does = speech.treating
+    so, colour = f"{does.capitalize()} everyone or nobody may do as well.", AMBER
     if facts.chosen.share >= 1.0:
-        so = "That is no reason against treating everyone. It is one against choosing a few."
+        so = f"That is no reason against {does} everyone. It is one against choosing a few."
         colour = NOTE
     return _reason(
         colour,
@@ -303,13 +320,14 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
     )
 
 
-def _gain(facts: Facts) -> Reason:
+def _gain(facts: Facts, speech: Speech) -> Reason:
     chosen, terms = facts.chosen, facts.terms
     low, high = _ends(facts)
     what = "expected gain after costs" if terms.has_money else "expected gain"
     if chosen.share <= 0.0:
         return _reason(
-            GREEN, "The model predicts that treating anyone costs more than it brings."
+            GREEN,
+            f"The model predicts that {speech.treating} anyone costs more than it brings.",
         )
     if not is_bounded(low, high):
         return _reason(RED, f"The {what} is not known: {UNBOUNDED}.")
@@ -341,18 +359,20 @@ def _ends(facts: Facts) -> tuple[float, float]:
 
 def turning_point(facts: Facts) -> str:
     """Say by how much equal people would have to differ for the advice to be wrong, if known."""
-    claim = facts.claim
-    if claim is None or not facts.is_told:
+    claim, turns = facts.claim, facts.sensitivity
+    if claim is None or turns is None or not facts.is_told:
         return ""
     subject = "Treating everyone" if facts.chosen.share >= 1.0 else "The list"
-    return facts.sensitivity.in_words(claim, subject, facts.terms.unit)
+    return turns.in_words(claim, subject, facts.terms.unit)
 
 
 def _hidden(facts: Facts) -> list[Reason]:
     """Say whether a hidden trait such as ordinary columns are would turn the advice."""
     claim, turns = facts.claim, facts.sensitivity
-    usual = turns.ordinary
-    if claim is None or usual is None or not (facts.is_told and claim.gains):
+    usual = None if turns is None else turns.ordinary
+    if claim is None or turns is None or usual is None:
+        return []
+    if not (facts.is_told and claim.gains):
         return []
     unit = facts.terms.unit
     would = (
@@ -367,6 +387,10 @@ def _hidden(facts: Facts) -> list[Reason]:
 
 def _calibration(facts: Facts) -> list[Reason]:
     p = facts.evaluation.calibration.p_value
+    if (
+        facts.offers
+    ):  # which are measured, and the effect on whoever takes them up predicted
+        return []
     if p is None or math.isnan(p):
         return []
     if p < MISFIT:
@@ -405,16 +429,16 @@ def firmer(facts: Facts, speech: Speech) -> str:
     width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
     if question:
-        first = (
-            f"Whether {question} is still open. If the effect is as large as it seems,"
-        )
+        asked = question.replace("treating", speech.treating)
+        first = f"Whether {asked} is still open. If the effect is as large as it seems,"
     said = (
         f"{first} it takes about {two_digits(rows):,} rows in each outcome "
-        f"table, with policies as far apart as now. The smallest has {now:,}."
+        f"table{'' if facts.offers else ', with policies as far apart as now'}. The smallest has "
+        f"{now:,}."
     )
-    if plan.shares["outcomes"] > MOSTLY:
+    if plan.shares["outcomes"] > MOSTLY and plan.treatment_rows:
         said += " More treatment rows would hardly help."
-    if plan.gap <= 0.5:
+    if plan.gap <= 0.5 and not plan.known_share:
         said += " Policies that differ twice as much would need about a quarter of the rows."
     return said
 

@@ -17,6 +17,7 @@ from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.evaluate.bounds import uplift_bounds
 from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.estimate import UNKNOWN
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
@@ -181,6 +182,7 @@ class Facts:
         diagnosis: Diagnosis | None = None,
         evaluation: Evaluation | None = None,
         held_out: bool = False,
+        never_harms: bool = False,
         random_state: RandomState = 0,
     ) -> None:
         names = getattr(model, "feature_names_in_", None)
@@ -197,10 +199,16 @@ class Facts:
         crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
         shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
         target = None if people is None else self.people.X
-        chance = bool(getattr(model, "randomised", False))
+        # Whether what is done is to make an offer, which people take up or not.
+        self.offers = bool(getattr(model, "randomised", False))
         self.diagnosis = diagnosis or diagnose(
-            data, target, randomised=chance, **shared
+            data, target, randomised=self.offers, never_harms=never_harms, **shared
         )
+        self.bounds = None
+        if self.diagnosis.bounds is not None:
+            self.bounds = uplift_bounds(
+                model, data, never_harms=never_harms, level=LEVEL, **shared
+            )
         evaluate = evaluate_uplift if held_out else cross_evaluate
         evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
         self.uplift = model.predict(self.people.X)
@@ -208,7 +216,7 @@ class Facts:
         bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
         if self.record is not None and bounded and not held_out:
             # One average, that of the fit's summary.
-            relative = None if chance else self.record.relative
+            relative = None if self.offers else self.record.relative
             evaluation = replace(
                 evaluation, average=self.record.everyone(), relative=relative
             )
@@ -231,7 +239,7 @@ class Facts:
         )
         self.segments = self._segments()
         self.typical = list(self._typical())
-        self.study = _plan(data, evaluation, shared)
+        self.study = _plan(data, evaluation, shared | {"randomised": self.offers})
 
     @property
     def is_told(self) -> bool:
@@ -276,8 +284,8 @@ class Facts:
 
         Where chance decided who is in which population, people are alike.
         """
-        terms, alike = self.terms, bool(getattr(self.model, "randomised", False))
-        if self.diagnosis.sensitivity is None or alike or not rule.any():
+        terms = self.terms
+        if self.diagnosis.sensitivity is None or self.offers or not rule.any():
             return None
         if terms.cost and not terms.value:
             return None
@@ -285,7 +293,7 @@ class Facts:
         if self.record is not None:
             claim: Claim = self.record.claim(self.uplift, rule, cost=cost)
             return claim
-        if rule.all():
+        if rule.all() and self.sensitivity is not None:
             return self.sensitivity.at(cost=cost).average
         return None
 

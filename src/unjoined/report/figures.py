@@ -273,7 +273,7 @@ def _share_below(quantiles: Array, values: Array) -> Array:
 def hidden_figure(facts: Facts) -> Figure | None:
     """Draw which hidden traits would turn the advice, and where the columns are."""
     claim, turns = facts.claim, facts.sensitivity
-    if claim is None or not (claim.gains and turns.sigma > 0.0):
+    if claim is None or turns is None or not (claim.gains and turns.sigma > 0.0):
         return None
     some = turns.benchmarks[:MOST_COLUMNS]
     most = 1.25 * max([0.25, *(each.population for each in some)])
@@ -326,11 +326,11 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
     value, low, high = (factor * part for part in (curve.value, curve.low, curve.high))
     chart = Chart(
         "Uplift curve",
-        f"Gain {speech.per} over treating nobody, against the share treated, the best first, with "
-        "a band that holds the whole curve.",
+        f"Gain {speech.per} over {speech.treating} nobody, by the share {speech.treated}, best "
+        "first, with a band that holds the whole curve.",
         (0.0, 1.0),
         spread(np.concatenate([value, low, high])),
-        "share of people treated, best first",
+        f"share of people {speech.treated}, best first",
         f"gain {speech.per}",
     )
     chart.axes(percent="x")
@@ -341,7 +341,11 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
         (f"{s:.0%}", *speech.scaled(v, a, b))
         for s, v, a, b in zip(share, value, low, high, strict=True)
     )
-    columns = ("share treated", f"gain {speech.per}", f"{speech.percent} band")
+    columns = (
+        f"share {speech.treated}",
+        f"gain {speech.per}",
+        f"{speech.percent} band",
+    )
     return _figure(chart, "Uplift curve", columns, rows)
 
 
@@ -357,18 +361,23 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     ends = factor * np.array([each.uplift.interval(level) for each in bins])
     tall = spread(np.concatenate([value, ends.ravel(), predicted]))
     wide = spread(predicted)
+    what = "gain by the offer" if facts.offers else "measured uplift"
+    agree = "" if facts.offers else " and the line of perfect agreement"
     chart = Chart(
-        "Predicted and measured uplift",
-        "One point for each tenth of the people: measured against predicted uplift, with intervals "
-        "and the line of perfect agreement.",
+        f"Predicted uplift and {what}",
+        f"One point for each tenth of the people: {what} against predicted uplift, with "
+        f"intervals{agree}.",
         wide,
         tall,
         f"predicted uplift, {speech.per}",
-        f"measured uplift, {speech.per}",
+        f"{what}, {speech.per}",
     )
     chart.axes()
-    line = [max(wide[0], tall[0]), min(wide[1], tall[1])]
-    chart.line(line, line, "random")
+    if (
+        not facts.offers
+    ):  # of which what is predicted is the effect on whoever takes them up
+        line = [max(wide[0], tall[0]), min(wide[1], tall[1])]
+        chart.line(line, line, "random")
     for x, y, (low, high) in zip(predicted, value, ends, strict=True):
         chart.upright(x, "whisker", (low, high))
         chart.point(x, y, "point", r="4.5")
@@ -380,17 +389,17 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     return _figure(chart, f"Uplift by score, {speech.per}", columns, rows)
 
 
-def gain_chart(facts: Facts) -> Chart:
+def gain_chart(facts: Facts, speech: Speech) -> Chart:
     """Draw the expected gain of all shares, with a mark that the slider moves."""
     share, value, low, high = np.array(
         [(s.share, s.gain, s.low, s.high) for s in facts.stages]
     ).T
     chart = Chart(
-        "Expected gain by share treated",
+        f"Expected gain by share {speech.treated}",
         "The line is the expected gain in total, the band its interval at each share.",
         (0.0, 1.0),
         spread(np.concatenate([value, low, high])),
-        "share of people treated, best first",
+        f"share of people {speech.treated}, best first",
         facts.terms.unit,
         height=240.0,
     )

@@ -52,7 +52,13 @@ from unjoined.report.figures import (
     importance_chart,
     share_alike,
 )
-from unjoined.words import number, percent, relative_in_words
+from unjoined.words import (
+    clusters_in_words,
+    known_in_words,
+    number,
+    percent,
+    relative_in_words,
+)
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -76,6 +82,7 @@ def report(
     diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
     held_out: bool = False,
+    never_harms: bool = False,
     overwrite: bool = False,
     random_state: RandomState = 0,
 ) -> Path:
@@ -103,6 +110,8 @@ def report(
         the model anew for each of five folds; with ``held_out``, `evaluate_uplift`.
     held_out : bool, default=False
         Whether the model was fitted to other rows than ``data``.
+    never_harms : bool, default=False
+        Whether treatment can do nobody harm, for the bounds that a red report tells.
     overwrite : bool, default=False
         Whether a file at ``path`` may be replaced.
     random_state : int, RandomState or None, default=0
@@ -148,6 +157,7 @@ def report(
         diagnosis=diagnosis,
         evaluation=evaluation,
         held_out=held_out,
+        never_harms=never_harms,
     )[0]
 
 
@@ -199,7 +209,15 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         (folder / name).read_text("utf-8") for name in ("report.css", "report.js")
     )
     diagnosis = facts.diagnosis
-    gains = gain_chart(facts)
+    gains = gain_chart(facts, speech)
+    strength = diagnosis.identification
+    known = filter(
+        None,
+        (
+            known_in_words(strength, diagnosis.known_worth),
+            clusters_in_words(strength),
+        ),
+    )
     text: str = environment.get_template("report.html").render(
         facts=facts,
         terms=facts.terms,
@@ -213,6 +231,11 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         plenty=PLENTY,
         gap=gap_figure(diagnosis, facts.data.n_rows),
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
+        gap_words=""
+        if diagnosis.gap is None
+        else diagnosis.gap_in_words(diagnosis.gap),
+        known=known,
+        n_tables=sum(table.kind in KINDS for table in facts.data.summary()),
         full_gap=FULL_GAP,
         nearly_all=NEARLY_ALL,
         hidden=hidden_figure(facts) if facts.is_told else None,
