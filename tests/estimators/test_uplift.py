@@ -58,7 +58,10 @@ def test_a_fit_says_how_strong_the_policies_are(data, model):
 
 
 def test_the_summary_says_what_was_found(clear):
-    average, differ, features, policies, used, fitted = clear.summary().splitlines()
+    lines = clear.summary_lines()
+    assert clear.summary().splitlines() == list(lines.values())
+    names = ("average", "differences", "varies with", "policies", "features", "fit")
+    average, differ, features, policies, used, fitted = (lines[name] for name in names)
     low, high = clear.average_effect_.interval(0.95)
     value = clear.average_effect_.value
     expected = f"Average effect: {value:+.4g} (95% interval {low:+.4g} to {high:+.4g})"
@@ -89,7 +92,7 @@ def test_the_reason_says_whether_people_differ_and_what_was_fitted(clear):
 
 def test_features_are_numbered_if_they_have_no_names(model):
     spread = model.effect_features_
-    line = model.summary().splitlines()[2]
+    line = model.summary_lines()["varies with"]
     assert f"feature {np.argmax(spread)} (" in line
     shares = [int(word.strip("(%),.")) for word in line.split() if "%" in word]
     assert shares == sorted(shares, reverse=True)
@@ -108,7 +111,7 @@ def test_equal_effects_are_seldom_called_different():
         )
         said = "The rows do not show that people respond differently" in model.reason_
         assert said == (
-            model.summary().splitlines()[1].startswith("The rows do not show")
+            model.summary_lines()["differences"].startswith("The rows do not show")
         )
         different += not said
         # 300 rows of variance below 2, exposures 0.4 away from their mean: 5 sqrt(2 / 300) / 0.4.
@@ -245,7 +248,8 @@ def test_one_effect_for_all_ranks_by_the_base_where_outcomes_have_two_values(cle
 def test_an_effect_that_varies_with_nothing_is_said_so(clear):
     flat = copy(clear)
     flat.effect_features_ = np.zeros(3)
-    assert flat.summary().splitlines()[2] == "The effect varies with no feature."
+    said = flat.summary_lines()["varies with"]
+    assert said == "The effect varies with no feature."
 
 
 def test_the_interval_of_a_rate_stays_where_rates_are(data, model):
