@@ -8,8 +8,8 @@ each, with one treatment and an intra-class correlation of 0.7, or rows are coun
 policies are known, in another 100 people have both labels, in one treatments are doses. In one the
 outcome is a count of more variance than Poisson's, for the relative effect. In each draw a fixed
 score, wrong in places as models are, is evaluated on fresh tables. The truth is that of the same
-score over 400,000 people, who count by the true policies. Finished draws are kept in a file, so that
-a run resumes where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) / n).
+score over 400,000 people, who count by the true policies. Finished draws are kept in a file, so
+that a run resumes where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) / n).
 """
 
 import argparse
