@@ -9,7 +9,8 @@ policies are known, in another 100 people have both labels, in one treatments ar
 outcome is a count of more variance than Poisson's, for the relative effect. In each draw a fixed
 score, wrong in places as models are, is evaluated on fresh tables. The truth is that of the same
 score over 400,000 people, who count by the true policies. Finished draws are kept in a file, so
-that a run resumes where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) / n).
+that a run resumes where it stopped. A share s over n draws has a standard error of
+sqrt(s (1 - s) / n).
 """
 
 import argparse
