@@ -132,7 +132,7 @@ FINDINGS = {
         "Uplift allows for it where both have rows; other estimators need shift='classifier'.",
     ),
     "sensitivity.ordinary": (
-        "a hidden trait as telling as {column!r}, and one column in four is, would make equal "
+        "a hidden trait as telling as {column!r}, as {share}, would make equal "
         "people of the populations differ by {delta}; {breakdown} turn the average effect.",
         "Ask what else differs between the populations, and add it as a feature or find a third "
         "population.",

@@ -157,6 +157,7 @@ def test_costs_differences_earlier_tables_and_controls_are_held_against_gains(
     for extra, message in (
         (earlier[:2], "give --before once for each population"),
         (["--unaffected", "mved"], "no column 'mved'"),
+        (["--same", "north"], "same must name two populations or more"),
         (["--cost", 1], "--cost needs --value"),
         (["--delta", -1], "--delta must be a finite number, 0 or above"),
     ):

@@ -338,7 +338,7 @@ def test_a_verdict_is_amber_where_a_trait_like_an_ordinary_column_would_turn_it(
     assert found.colour == ("amber" if hidden else "green")
     assert found.without("sensitivity").colour == "green"
     if hidden:
-        assert "telling as 'x3', and one column in four is" in found.headline
+        assert "telling as 'x3', as 1 of 3 columns is, would" in found.headline
         turns = found.sensitivity
         assert turns.ordinary.delta > turns.average.breakdown() > 0.0
         assert found.to_dict()["sensitivity"]["ordinary"] == "x3"

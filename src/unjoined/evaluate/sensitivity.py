@@ -342,9 +342,18 @@ class Sensitivity(Shown):
     @property
     def ordinary(self) -> Benchmark | None:
         """The column that one in four is as telling as; None without columns."""
-        if not self.benchmarks:
-            return None
-        return self.benchmarks[math.ceil(ORDINARY * len(self.benchmarks)) - 1]
+        return self.benchmarks[self._n_telling - 1] if self.benchmarks else None
+
+    @property
+    def _n_telling(self) -> int:
+        """How many columns tell as much as the ordinary one."""
+        return math.ceil(ORDINARY * len(self.benchmarks))
+
+    @property
+    def ordinary_share(self) -> str:
+        """How many of the columns tell as much as the ordinary one, in words."""
+        n, total = self._n_telling, len(self.benchmarks)
+        return f"{n} of {total} columns {'is' if n == 1 else 'are'}"
 
     def overturns(self, claim: Claim) -> Benchmark | None:
         """Return the ordinary column if a hidden trait as telling would turn a claim.
@@ -525,7 +534,7 @@ class Sensitivity(Shown):
         if usual is worst:
             return [f"{said}; no column tells more."]
         return [
-            f"{said}; one column in four is as telling as {usual.column!r}, "
+            f"{said}; {self.ordinary_share} as telling as {usual.column!r}, "
             f"{times_in_words(usual.delta / value)} it."
         ]
 

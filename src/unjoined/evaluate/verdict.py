@@ -413,6 +413,7 @@ def _hidden(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             WEAK,
             "sensitivity.ordinary",
             column=usual.column,
+            share=turns.ordinary_share,
             delta=turns.said(usual.delta),
             breakdown=turns.said(turns.average.breakdown()),
         )

@@ -376,7 +376,7 @@ def _hidden(facts: Facts) -> list[Reason]:
         return []
     unit = facts.terms.unit
     would = (
-        f"A hidden trait as telling as {usual.column!r}, and one column in four is, would make "
+        f"A hidden trait as telling as {usual.column!r}, as {turns.ordinary_share}, would make "
         f"equal people of the populations differ by {turns.said(usual.delta, unit)}"
     )
     value = turns.said(claim.breakdown(), unit)
