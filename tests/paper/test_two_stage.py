@@ -591,5 +591,5 @@ def test_a_second_stage_without_weights_is_refused_if_tables_differ_in_size():
     with pytest.raises(
         uj.errors.InputError, match="outcome tables have different sizes"
     ):
-        model.fit(**draw(sizes((60, 40), (50, 70))))
-    assert model.fit(**draw(sizes((60, 60), (50, 70)))).predict([[0.0]]).shape == (1,)
+        model.fit(**draw(sizes((600, 400), (500, 700))))
+    assert model.fit(**draw(sizes((600, 600), (500, 700)))).predict([[0.0]]).shape == (1,)
