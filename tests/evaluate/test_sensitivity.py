@@ -438,6 +438,8 @@ def test_the_same_base_is_asked_for_by_name():
     data = drawn("three", n=150)
     options = {"n_jobs": 1, "random_state": 0}
     found = sensitivity(None, data, same=[["A", "B"]], **options)
+    assert list(found.without) == ["C"]  # without A or B nothing is left to compare
+    assert "Without one population" not in str(found)
     assert found.average.sway > sensitivity(None, data, **options).average.sway
     for same, message in (
         ([["A"]], "two populations or more that have the same base"),

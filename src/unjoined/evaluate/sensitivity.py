@@ -461,7 +461,7 @@ class Sensitivity(Shown):
 
     def _without_words(self) -> list[str]:
         """Say how far the average rests on single populations."""
-        if not self.without:
+        if len(self.without) < 2:
             return []
         order = sorted(self.without, key=lambda name: self.without[name].value)
         least, most = (
