@@ -207,6 +207,12 @@ def test_amounts_go_from_fit_to_report(tmp_path, capsys):
     page = report.read_text("utf-8")
     assert "one unit more to" in page.lower()
     assert "chance of treatment" not in page
+    # Where people are far outside no column changes anything: a page all the same.
+    strange = 1000.0 * (5.0 + pd.read_csv(tmp_path / "people.csv")[["age", "income"]])
+    strange.to_csv(tmp_path / "strange.csv", index=False)
+    other = ["--table", tmp_path / "strange.csv", "--out", tmp_path / "other.html"]
+    run("report", *given, "--model", model, *other, code=3)  # red
+    assert "Do not choose people by these scores" in other[-1].read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -592,4 +592,6 @@ def test_a_second_stage_without_weights_is_refused_if_tables_differ_in_size():
         uj.errors.InputError, match="outcome tables have different sizes"
     ):
         model.fit(**draw(sizes((600, 400), (500, 700))))
-    assert model.fit(**draw(sizes((600, 600), (500, 700)))).predict([[0.0]]).shape == (1,)
+    assert model.fit(**draw(sizes((600, 600), (500, 700)))).predict([[0.0]]).shape == (
+        1,
+    )

@@ -52,6 +52,8 @@ def spread(values: Array, *, zero: bool = True) -> tuple[float, float]:
     low = float(both.min())
     high = float(both.max())
     air = 0.06 * (high - low) or max(abs(high), 1.0) * 0.1
+    if low == high:  # of nothing but one number
+        return low - air, high + air
     return low - air * (low < 0.0 or not zero), high + air * (high > 0.0 or not zero)
 
 
