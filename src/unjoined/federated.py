@@ -36,11 +36,13 @@ from unjoined._validation import (
     check_count,
     check_finite,
     check_names,
+    check_option,
     check_positive,
     population_name,
 )
 from unjoined.data.fold import OWNER
 from unjoined.data.labels import as_data
+from unjoined.data.sources import TableSource
 from unjoined.data.write import replace_file
 from unjoined.errors import DisclosureWarning, InputError, TableError
 from unjoined.model.basis import (
@@ -57,6 +59,7 @@ from unjoined.model.draw import PrincipalBasis
 from unjoined.model.moments import MomentSums, PolicySums
 from unjoined.model.passes import sum_source
 from unjoined.model.plan import MAX_GROUPS, PlannedSums, SumsPlan, TableId, tables_of
+from unjoined.model.pushdown import sums_of_tables
 
 __all__ = [
     "PlannedSums",
@@ -101,6 +104,7 @@ def fourier_plan(
     n_functions: int | None = None,
     width: float | None = None,
     n_groups: int = 5,
+    groups_by: str = "rows",
     random_state: RandomState = 0,
 ) -> SumsPlan:
     r"""Make a plan from what parties may tell each other: names and rough numbers, no rows.
@@ -127,6 +131,9 @@ def fourier_plan(
         single out people.
     n_groups : int, default=5
         Groups that ridges are chosen by, 2 to 1000.
+    groups_by : {"rows", "features"}, default="rows"
+        Whether rows are dealt into groups by their numbers, or by their features, as a warehouse
+        has to do it. The latter wants features that take many values together.
     random_state : int or RandomState, default=0
         Draws the Fourier features.
 
@@ -143,6 +150,7 @@ def fourier_plan(
             f"n_groups must be 2 to {MAX_GROUPS}, as rows are held out group by group, got "
             f"{n_groups}."
         )
+    check_option("groups_by", groups_by, ("rows", "features"))
     d = len(features)
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
@@ -173,6 +181,7 @@ def fourier_plan(
         critic=basis,
         centring=(),
         n_groups=n_groups,
+        by_features=groups_by == "features",
     )
 
 
@@ -288,9 +297,13 @@ def aggregate_rows(
     -----
     Two passes over the rows: the first looks at labels, the second adds up.
     """
-    _check_functions(plan)
+    check_plan(plan)
     least = check_count("min_count", min_count)
     rows = as_data(data, stream=True).chunks()
+    if isinstance(rows, TableSource) and rows.is_lazy:
+        found = _summed_where_they_are(rows, plan, checkpoint)
+        check_sums(found, least)
+        return found
     census = take_census(rows, sample_rows=1)
     if census.n_features != plan.n_features or (
         census.feature_names is not None and census.feature_names != plan.feature_names
@@ -301,9 +314,26 @@ def aggregate_rows(
         )
     question = plan_digest(plan).encode()
     found = sum_source(rows, plan, census, checkpoint, n_jobs, question=question)
-    _check_counts(found, least)
-    refuse_twins(found)
+    check_sums(found, least)
     return found
+
+
+def _summed_where_they_are(
+    source: TableSource, plan: SumsPlan, checkpoint: Any
+) -> PlannedSums:
+    """Return the sums of lazy frames, added up by the engines that hold them."""
+    names = plan.feature_names
+    if names is None or source.features not in (None, names):
+        raise InputError(
+            f"the plan is for the features {names or plan.n_features}, and those asked for are "
+            f"{source.features}. Pass the plan's features, in its order."
+        )
+    if checkpoint is not None:
+        raise InputError(
+            "sums that an engine adds up have no checkpoint: each table is one query. Leave out "
+            "checkpoint."
+        )
+    return sums_of_tables(source.tables, source.beside, plan)
 
 
 def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
@@ -402,7 +432,7 @@ def _rows_apart(one: MomentSums, two: MomentSums) -> float:
     return max(apart_in_number, rows if rows > 1e-9 * larger else 0.0)
 
 
-def _check_functions(plan: SumsPlan) -> None:
+def check_plan(plan: SumsPlan) -> None:
     """Refuse a plan whose functions could be aimed at a row."""
     refused = _functions_of(plan)
     if refused is not None:
@@ -437,8 +467,8 @@ def _functions_of(plan: SumsPlan) -> str | None:
     return None
 
 
-def _check_counts(found: PlannedSums, min_count: int) -> None:
-    """Refuse sums over few effective rows, and scales far from the rows' own."""
+def check_sums(found: PlannedSums, min_count: int) -> None:
+    """Refuse sums over few effective rows, of twins, and scales far from the rows' own."""
     p, sums = found.plan.size, found.sums
     for i, kind in enumerate((OUTCOME, TREATMENT)):
         n_sums = p * (p + 1) // 2 if kind == TREATMENT else p
@@ -456,6 +486,7 @@ def _check_counts(found: PlannedSums, min_count: int) -> None:
                     "or groups, or give more rows."
                 )
     _check_spreads(found)
+    refuse_twins(found)
 
 
 def _check_spreads(found: PlannedSums) -> None:
@@ -659,7 +690,9 @@ def _sound(members: dict[str, NDArray[Any]]) -> PlannedSums:
         f"its {d} features need different names",
     )
     _need(
-        1 <= G <= MAX_GROUPS and len(plan.centring) in (0, 1, G),
+        1 <= G <= MAX_GROUPS
+        and len(plan.centring) in (0, 1, G)
+        and isinstance(plan.by_features, bool),
         "its groups are not clear",
     )
     bases = [

@@ -34,7 +34,9 @@ MODEL, SUMS, TABLE, SETTINGS = (
     b"# Written by `unjoined init`",
 )
 QUERY = b"-- Uplift by "
+QUERIES = b"-- Queries of unjoined for the plan "
 NAMES = {MODEL: "model", SUMS: "file of sums", QUERY: "query of ours"}
+NAMES[QUERIES] = "file of queries of ours"
 NAMES[SETTINGS] = "file of settings that init wrote"
 QUOTED = re.compile(r"'((?:[^']|'')+)'")  # in SQL
 Named = Path | SqlQuery  # a table: a file or folder, or a query

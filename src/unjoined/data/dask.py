@@ -30,13 +30,8 @@ from unjoined.data.looks import LEADING, Choice, Looks, Piece, look_at, merge_pr
 from unjoined.data.rows import Chunk, NumberedRows
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import Survey
+from unjoined.data.tables import is_dask
 from unjoined.errors import ClusterError, InputError, TableError
-
-
-def is_dask(collection: Any) -> bool:
-    """Tell whether an object is a Dask collection, without importing Dask."""
-    # Before 2025 Dask DataFrames were in a package of their own.
-    return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ from unjoined.data.columns import (
     stack_frames,
     take_rows,
 )
-from unjoined.data.dask import DaskSource, in_memory, is_dask
+from unjoined.data.dask import DaskSource, in_memory
 from unjoined.data.looks import LeftOut
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import (
@@ -63,7 +63,7 @@ from unjoined.data.rows import (
 )
 from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource
 from unjoined.data.survey import check_categories, check_frame, check_named_columns
-from unjoined.data.tables import fits_in_memory, read_table
+from unjoined.data.tables import collected, fits_in_memory, is_dask, is_lazy, read_table
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.words import in_digits
 
@@ -311,7 +311,9 @@ class SeparateLabels(Mapping[str, Any]):
         """Combine tables: one per kind and population, or two that name each row's population.
 
         A table is a data frame (pandas, polars, pyarrow), a file, a folder or list of files, a
-        `SqlQuery`, or a Dask DataFrame.
+        `SqlQuery`, a Dask DataFrame, or a lazy frame of an engine: a DuckDB relation, a polars
+        LazyFrame, a Spark DataFrame or an Ibis table, which must give its rows in the same order
+        each time.
 
         Parameters
         ----------
@@ -433,16 +435,16 @@ class SeparateLabels(Mapping[str, Any]):
             categories=codes,
             text=tuple(text),
         )
-        lazy = stream is not False and any(is_dask(table.table) for table in tables)
-        if lazy or (stream is None and _is_large(tables)) or stream:
+        dask = stream is not False and any(is_dask(table.table) for table in tables)
+        if dask or (stream is None and _is_large(tables)) or stream:
             given = {"dose": dose or None, "control": control, "policies": policies}
-            _refuse_streaming(count=count if lazy else None, both=both, **given)
+            _refuse_streaming(count=count if dask else None, both=both, **given)
             if target is not None:
                 raise InputError(
                     "target was given with tables that are streamed. Give the people to be scored "
                     "to evaluate_uplift and diagnose instead, or read all with stream=False."
                 )
-            return cls._of(source=DaskSource.of_tables(source) if lazy else source)
+            return cls._of(source=DaskSource.of_tables(source) if dask else source)
         return cls._of_tables(source, target)
 
     @classmethod
@@ -874,7 +876,11 @@ def _check_table(table: Table) -> None:
 
 def _is_large(tables: Sequence[Table]) -> bool:
     """Tell whether tables are to be streamed: several files in one, or more than fit in memory."""
-    files = [table.table for table in tables if not _is_frame(table.table)]
+    files = [
+        table.table
+        for table in tables
+        if not _is_frame(table.table) or is_lazy(table.table)
+    ]
     if any(isinstance(file, list | tuple) or _is_folder(file) for file in files):
         return True
     return bool(files) and not fits_in_memory(files)
@@ -885,7 +891,11 @@ def _is_folder(file: Any) -> bool:
 
 
 def _is_frame(table: Any) -> bool:
-    return is_dask(table) or bool(nw.dependencies.is_into_dataframe(table))
+    return (
+        is_dask(table)
+        or is_lazy(table)
+        or bool(nw.dependencies.is_into_dataframe(table))
+    )
 
 
 def read_files(tables: Sequence[Table], text: set[str]) -> list[Table]:
@@ -899,6 +909,10 @@ def read_files(tables: Sequence[Table], text: set[str]) -> list[Table]:
             for table, is_file in zip(tables, files, strict=True)
         ]
 
+    tables = [
+        replace(table, table=collected(table.table)) if is_lazy(table.table) else table
+        for table in tables
+    ]
     files = [not _is_frame(table.table) for table in tables]
     if not any(files):
         return list(tables)

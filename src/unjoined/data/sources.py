@@ -43,7 +43,7 @@ from unjoined.data.looks import (
 )
 from unjoined.data.rows import Chunk, number_matrix
 from unjoined.data.survey import Survey
-from unjoined.data.tables import estimate_rows, scan_table
+from unjoined.data.tables import estimate_rows, is_lazy, scan_table
 from unjoined.errors import InputError, TableError
 
 
@@ -200,7 +200,7 @@ class TableSource:
     @cached_property
     def choice(self) -> Choice:
         """Which columns are features and which are not, settled by a first look at the tables."""
-        columns = self._beside
+        columns = self.beside
         if self.features is not None:
             survey = Survey(self.tables, columns, self._leading, None)
             choice = survey.named(self.features, self.ignore)
@@ -218,6 +218,11 @@ class TableSource:
         choice = survey.choose(self.ignore, self.categories)
         choice.warn(stacklevel=6)
         return choice
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether all tables are lazy frames, whose engines can add up."""
+        return bool(self.tables) and all(is_lazy(t.table) for t in self.tables)
 
     def needs_encoding(self) -> bool:
         """Tell whether the first rows of a table may hold anything but amounts."""
@@ -255,12 +260,10 @@ class TableSource:
     @property
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
-        return self._beside._replace(
-            features=self.choice.features, encoder=self.encoder
-        )
+        return self.beside._replace(features=self.choice.features, encoder=self.encoder)
 
     @property
-    def _beside(self) -> Columns:
+    def beside(self) -> Columns:
         """The same before features are chosen."""
         return Columns(
             self.population,

@@ -453,6 +453,42 @@ def _reason(file: Path, error: Exception) -> str:
     return first_lines(str(error))
 
 
+def is_dask(collection: Any) -> bool:
+    """Tell whether an object is a Dask collection, without importing Dask."""
+    # Before 2025 Dask DataFrames were in a package of their own.
+    return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def is_lazy(table: Any) -> bool:
+    """Tell whether a table is a lazy frame, whose rows are in an engine: DuckDB, polars, Ibis."""
+    if is_dask(table):
+        return False
+    return isinstance(nw.from_native(table, pass_through=True), nw.LazyFrame)
+
+
+def collected(table: Any) -> Frame:
+    """Return all rows of a lazy frame as a pyarrow table."""
+    return nw.from_native(table).collect("pyarrow").to_native()
+
+
+def _scan_lazy(
+    table: Any, title: str, chunk_rows: int
+) -> Iterator[tuple[Frame, Place]]:
+    """Yield the rows of a lazy frame piece by piece, where its engine can, or all at once."""
+    native = nw.to_native(table, pass_through=True)
+    if hasattr(native, "fetchmany"):  # a relation of DuckDB
+        pieces = _batches(native, chunk_rows)
+    elif hasattr(native, "collect_batches"):  # polars
+        pieces = native.collect_batches(chunk_size=chunk_rows, maintain_order=True)
+    else:
+        pieces = iter([collected(native)])
+    row = 0
+    for piece in pieces:
+        for frame, place in scan_table(piece, title, chunk_rows):
+            yield frame, Place(title, row + place.first_row)
+        row += len(piece)
+
+
 def scan_table(
     table: Any, title: str, chunk_rows: int, text: Collection[str] = ()
 ) -> Iterator[tuple[Frame, Place]]:
@@ -461,6 +497,9 @@ def scan_table(
         frame = nw.from_native(table, eager_only=True)
         for start in range(0, len(frame), chunk_rows):
             yield frame[start : start + chunk_rows].to_native(), Place(title, start)
+        return
+    if is_lazy(table):
+        yield from _scan_lazy(table, title, chunk_rows)
         return
     if isinstance(table, str | os.PathLike) and (found := as_query(table)) is not None:
         table = found
@@ -563,10 +602,16 @@ def estimate_bytes(table: Any) -> int:
     if nw.dependencies.is_into_dataframe(table):
         frame = nw.from_native(table, eager_only=True)
         return len(frame) * len(frame.columns) * 8
+    if is_lazy(table):
+        return _lazy_rows(table) * len(nw.from_native(table).collect_schema()) * CELL
     query = as_query(table) if isinstance(table, str | os.PathLike) else table
     if isinstance(query, SqlQuery):
         return _query_bytes(query)
     return sum(_file_bytes(file) for file in table_files(table, "the table"))
+
+
+def _lazy_rows(table: Any) -> int:
+    return int(nw.from_native(table).select(nw.len()).collect("pyarrow").item())
 
 
 def _file_bytes(file: Path) -> int:
@@ -612,6 +657,8 @@ def estimate_rows(table: Any) -> int:
     """Return about how many rows a table has, by footers, sizes and first lines; 0 if unknown."""
     if nw.dependencies.is_into_dataframe(table):
         return len(nw.from_native(table, eager_only=True))
+    if is_lazy(table):
+        return _lazy_rows(table)
     query = as_query(table) if isinstance(table, str | os.PathLike) else table
     if isinstance(query, SqlQuery):
         return _query_size(query)[1]

@@ -31,11 +31,12 @@ from unjoined._validation import (
 )
 from unjoined.data.chunks import NotNumbersError
 from unjoined.data.columns import column_names, has_numbers_only, needs_encoding
-from unjoined.data.dask import DaskSource, in_memory, is_dask, predict_lazily
+from unjoined.data.dask import DaskSource, in_memory, predict_lazily
 from unjoined.data.encode import Encoded, TableEncoder, own_columns, warn_of_notes
 from unjoined.data.labels import COLUMNS, SeparateLabels
 from unjoined.data.rows import LabelledRows, check_rows
 from unjoined.data.sources import ChunkSource
+from unjoined.data.tables import is_dask
 from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
 from unjoined.estimators.inputs import (
     MOST_NAMED,

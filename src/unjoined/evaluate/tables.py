@@ -27,10 +27,10 @@ from unjoined._validation import (
     shown,
 )
 from unjoined.data.columns import take_rows
-from unjoined.data.dask import is_dask
 from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.labels import SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows
+from unjoined.data.tables import is_dask
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.ranks import (
     EvaluatedTables,

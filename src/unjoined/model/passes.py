@@ -111,9 +111,11 @@ def _sum_chunk(
     """Return the sums of one chunk."""
     plan, census = shared
     rows = inner_rows(in_cells(chunk, plan.populations, census), plan.coding, census)
-    found = plan.sums(
-        rows, deal_groups(chunk.number, plan.n_groups, chunk.cluster), n_jobs=n_jobs
-    )
+    if plan.by_features:
+        group = plan.groups(rows.X)
+    else:
+        group = deal_groups(chunk.number, plan.n_groups, chunk.cluster)
+    found = plan.sums(rows, group, n_jobs=n_jobs)
     return found.sums, found.policy  # without the plan, which need not travel back
 
 

@@ -19,6 +19,7 @@ from unjoined.model.contrasts import best_contrasts, group_names
 from unjoined.model.moments import MomentSums, PolicySums, sum_policies
 
 MAX_GROUPS = 1000
+KEY_SCALE = 100.0  # groups change within a hundredth of a spread of a feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
+    by_features : bool, default=False
+        Whether rows are dealt by what their features are, as engines can that know no numbers of
+        rows. Rows with equal features are then in one group.
     """
 
     feature_names: tuple[str, ...] | None
@@ -54,6 +58,7 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Means, ...]
     n_groups: int
+    by_features: bool = False
 
     @property
     def n_features(self) -> int:
@@ -74,6 +79,21 @@ class SumsPlan:
             else StackedBasis(self.basis, self.critic)
         )
         return ScaledBasis(both, self.scaling)
+
+    @property
+    def group_key(self) -> Array:
+        """What scaled features are multiplied by, (d,), to deal rows by them.
+
+        The fraction of the sum says the group. The factors are large and have no common measure, so
+        that groups are scattered over all features.
+        """
+        return np.asarray(KEY_SCALE * np.sqrt(np.arange(self.n_features) + np.e))
+
+    def groups(self, X: Array) -> IntArray:
+        """Return the groups of rows by their features, shape (n,)."""
+        key = self.scaling(X) @ self.group_key
+        group = np.floor((key - np.floor(key)) * self.n_groups)
+        return np.minimum(group, self.n_groups - 1).astype(np.int64)
 
     def sums(
         self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None
