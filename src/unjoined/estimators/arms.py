@@ -12,17 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from unjoined._support import narrated
 from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
-from unjoined._validation import shown
 from unjoined.data.labels import COLUMNS, SeparateLabels
 from unjoined.data.rows import LabelledRows, Rows, check_rows
-from unjoined.errors import InputError, LabelError
+from unjoined.errors import InputError
 from unjoined.estimators.base import Check, UpliftEstimator, check_verbose
 from unjoined.estimators.inputs import columns_of
 from unjoined.estimators.uplift import Uplift, check_list
+from unjoined.evaluate.arms import BEST, arm_values, best_arms
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.strength import strength_of
+from unjoined.evaluate.tables import row_fingerprint
 from unjoined.evaluate.terms import EvaluationRows, evaluation_of
-from unjoined.model.arms import Contrasts
+from unjoined.model.arms import Contrasts, check_arms
 from unjoined.words import arms_in_words
 
 
@@ -161,7 +162,7 @@ class ArmUplift(UpliftEstimator):
         if checked is None:
             given = dict(zip(COLUMNS[1:], columns, strict=True))
             checked, _ = check_rows(given, len(np.asarray(treatment)))
-        _check_arms(checked)
+        check_arms(checked)
         self.control_, *self.arms_ = checked.arms
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -188,7 +189,7 @@ class ArmUplift(UpliftEstimator):
             model._conclude(rows, strength_of(rows, n_jobs=self.n_jobs), stacklevel=4)
             found.append(evaluation_of(rows, crossfit.fold, crossfit.nuisances))
         self.models_ = dict(zip(self.arms_, models, strict=True))
-        self.values_ = _values(self.arms_, found)
+        self.values_ = arm_values(self.arms_, found, {BEST: best_arms(found)})
         weakest = min(models, key=lambda model: model.identification_.strength or 0.0)
         for name in (
             "identification_",
@@ -200,6 +201,7 @@ class ArmUplift(UpliftEstimator):
             "training_range_",
         ):
             setattr(self, name, getattr(weakest, name))
+        self.run_ = self.run_ | {"data": row_fingerprint(each[1])}
         for name in ("feature_names_in_", "encoder_"):
             if hasattr(weakest, name):
                 setattr(self, name, getattr(weakest, name))
@@ -250,46 +252,3 @@ class ArmUplift(UpliftEstimator):
             kept = ("average", "differences", "varies with", "policies")
             lines |= {f"{arm}: {name}": f"{arm}: {own[name]}" for name in kept}
         return lines | {"features": self._features_in_words()}
-
-
-def _check_arms(rows: Rows) -> None:
-    """Refuse rows of one treatment, and fewer populations than show the treatments apart."""
-    if not rows.arms:
-        raise InputError(
-            "ArmUplift compares several treatments with none: name the latter with control=..., "
-            "in SeparateLabels or in fit. For one treatment use Uplift."
-        )
-    if rows.joint is not None:
-        raise InputError(
-            "rows with both labels cannot have several treatments yet. Leave their treatments out."
-        )
-    control, *arms = rows.arms
-    K = len(rows.names)
-    if len(arms) + 1 > K:
-        many = f"{len(arms)} treatments ({shown(arms)})"
-        raise LabelError(
-            f"{many} take {len(arms) + 1} populations that were treated differently, and there "
-            f"{'are' if K > 1 else 'is'} {K} ({shown(rows.names)}). What {K} populations show is "
-            f"{K - 1} effect{'s' * (K > 2)}: any of them against {control!r}, with "
-            f"treated={shown(arms)}, is the effect of the mix that was given. Or bring more "
-            "populations."
-        )
-
-
-def _values(arms: list[str], found: list[EvaluationRows]) -> dict[str, Estimate]:
-    """Return what people gain on average by single treatments, and by the best for each."""
-    omega = np.min([rows.omega() for rows in found], axis=0)
-    terms = [rows.terms(omega) for rows in found]
-    effects = np.column_stack([rows.effect for rows in found])
-    best = np.argmax(effects, axis=1)
-    chosen = (np.arange(len(arms)) == best[:, None]) & (effects > 0.0)
-    gains = np.column_stack([each.plain for each in terms])
-    whole = np.column_stack([gains, np.sum(gains * chosen, axis=1)])
-    total = terms[0].totals(whole, terms[0].aim)
-    n = len(arms)
-    values = {arm: total.ratio(j, n + 1) for j, arm in enumerate(arms)}
-    values["the best for each"] = total.ratio(n, n + 1)
-    first = max(range(n), key=lambda j: values[arms[j]].value)
-    more = terms[first].totals(whole[:, n] - whole[:, first], terms[0].aim)
-    values["over the best for all"] = more.ratio(0, 1)
-    return values

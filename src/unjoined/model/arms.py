@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.data.rows import LabelledRows
+from unjoined._validation import OUTCOME, TREATMENT, shown
+from unjoined.data.rows import LabelledRows, Rows
+from unjoined.errors import InputError, LabelError
 from unjoined.model.crossfit import CLIP, MEAN, N_FOLDS, CrossFit, Likelihood
 from unjoined.model.linear import cross_fit_effects
 from unjoined.model.regressors import FoldedPolicy, fit_policies
@@ -48,7 +49,7 @@ class ArmPolicy:
     def of_all(self, X: Array) -> Array:
         """Return the policies of all populations, shape (n, K), which one takes as long as."""
         P = _propensities(self.propensities, X, is_coded=self.is_coded)
-        _, alone, _ = _taken_apart(P, self.population_share)
+        _, alone, _ = taken_apart(P, self.population_share)
         each: Array = alone[:, :, self.arm - 1]
         return 2.0 * each - 1.0 if self.is_coded else each
 
@@ -62,7 +63,7 @@ def _propensities(
     return np.asarray((P / P.sum(axis=1, keepdims=True)).transpose(2, 0, 1))
 
 
-def _taken_apart(P: Array, share: Array) -> tuple[Array, Array, Array]:
+def taken_apart(P: Array, share: Array) -> tuple[Array, Array, Array]:
     r"""Return policies less their mean over populations, and what is left of each, (n, K, J).
 
     What is left of treatment j is :math:`P_{kj} - \bar P_j - \sum_l \gamma_{jl} (P_{kl} - \bar
@@ -81,6 +82,30 @@ def _taken_apart(P: Array, share: Array) -> tuple[Array, Array, Array]:
         along[:, j, others] = np.einsum("nlm,nm->nl", inverse, products[:, j, others])
     alone = apart - np.einsum("njl,nkl->nkj", along, apart)
     return apart, alone, along
+
+
+def check_arms(rows: Rows) -> None:
+    """Refuse rows of one treatment, and fewer populations than show the treatments apart."""
+    if not rows.arms:
+        raise InputError(
+            "ArmUplift compares several treatments with none: name the latter with control=..., "
+            "in SeparateLabels or in fit. For one treatment use Uplift."
+        )
+    if rows.joint is not None:
+        raise InputError(
+            "rows with both labels cannot have several treatments yet. Leave their treatments out."
+        )
+    control, *arms = rows.arms
+    K = len(rows.names)
+    if len(arms) + 1 > K:
+        many = f"{len(arms)} treatments ({shown(arms)})"
+        raise LabelError(
+            f"{many} take {len(arms) + 1} populations that were treated differently, and there "
+            f"{'are' if K > 1 else 'is'} {K} ({shown(rows.names)}). What {K} populations show is "
+            f"{K - 1} effect{'s' * (K > 2)}: any of them against {control!r}, with "
+            f"treated={shown(arms)}, is the effect of the mix that was given. Or bring more "
+            "populations."
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +144,7 @@ class Contrasts:
         for j in range(int(fold.max()) + 1):
             at = fold == j
             P[at] = _propensities(_without(found, j), one.X[at], is_coded=True)
-        apart, _, _ = _taken_apart(P, share)
+        apart, _, _ = taken_apart(P, share)
         own = apart[np.arange(len(one)), one.population]
         effects = cross_fit_effects(one, fold, own)
         return cls(rows, fold, found, share, P, effects, categorical, n_jobs)
@@ -146,7 +171,7 @@ class Contrasts:
         """
         rows = self.rows[j + 1]
         at = np.arange(len(rows))
-        apart, alone, along = _taken_apart(self.P, self.population_share)
+        apart, alone, along = taken_apart(self.P, self.population_share)
         own = apart[at, rows.population]
         others = np.delete(np.arange(own.shape[1]), j)
         added = self.effects + along[:, j] * self.effects[:, [j]]
@@ -179,7 +204,8 @@ class Contrasts:
             policies.append(
                 FoldedPolicy(policy, without, self.fold[rows.at(TREATMENT, k)])
             )
-        return replace(rows, label=label, aside=aside), tuple(policies)
+        given = self.P[at, rows.population, j + 1]
+        return replace(rows, label=label, aside=aside, given=given), tuple(policies)
 
 
 def _without(
