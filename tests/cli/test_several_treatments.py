@@ -1,6 +1,7 @@
 """Amounts and several treatments on the command line, from files to a list."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -151,6 +152,48 @@ def test_evaluate_says_what_each_treatment_is_worth(letters, fitted, tmp_path, c
     assert "best 30%" in said
 
 
+def test_a_report_says_who_gets_what_and_shows_each_treatment(
+    letters, fitted, tmp_path, capsys
+):
+    out, people = tmp_path / "report.html", letters / "people.csv"
+    given = [*options(letters), "--control", "none", "--model", fitted, "--out", out]
+    money = ["--cost", "mail=0.2,phone=0.4", "--value", 1, "--budget", 8]
+    run("report", *given, "--table", people, *money, "--json")
+    facts = json.loads(capsys.readouterr().out)
+    listed = pd.read_csv(facts["list"], keep_default_na=False)
+    counts = listed["treatment"].value_counts()
+    model = load_model(fitted)
+    for arm, cost in {"mail": 0.2, "phone": 0.4}.items():
+        own = facts["treatments"][arm]
+        assert own["treated"]["people"] == counts[arm]
+        # The same people, with what the model's own record says of them.
+        gain = model.models_[arm].gain_.gain(
+            listed[f"uplift_{arm}"].to_numpy(), listed["treatment"] == arm
+        )
+        assert own["treated"]["gain"]["value"] == pytest.approx(gain.value)
+        net = own["treated"]["net"]["value"]
+        assert net == pytest.approx(gain.value - cost * counts[arm])
+    parts = [facts["treatments"][arm]["treated"] for arm in ("mail", "phone")]
+    for name in ("people", "cost"):
+        assert facts["treated"][name] == sum(part[name] for part in parts)
+    assert facts["treated"]["cost"] <= 8.0
+    for end in ("value", "low", "high"):
+        total = sum(part["net"][end] for part in parts)
+        assert facts["treated"]["net"][end] == pytest.approx(total)
+    page = out.read_text("utf-8")
+    assert facts["verdict"] in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert {"arm-1-curve-t", "arm-2-curve-t", "arm-1-gap-t"} <= {*ids}
+    assert "phone, compared with none" in page
+    assert "As if phone was the only treatment." in page
+    run("report", *given, "--share", "30%", "--force", code=2)
+    run("report", *given, "--cost", "mail=1,phone=2", "--force", code=2)
+    said = capsys.readouterr().err
+    assert "--share says how many get one treatment" in said
+    assert "costs need value" in said
+
+
 def test_settings_hold_costs_by_treatment(letters, fitted, capsys):
     settings = letters / "unjoined.toml"
     settings.write_text(
@@ -191,13 +234,9 @@ def test_what_a_list_of_several_cannot_take(letters, fitted, words, message, cap
 
 def test_commands_for_one_treatment_say_so(letters, fitted, capsys):
     given = [*options(letters), "--control", "none"]
-    run("report", *given, "--model", fitted, "--out", letters / "r.html", code=2)
     run("plan-study", *given, "--half-width", 0.1, code=2)
     said = capsys.readouterr().err
-    assert (
-        said.count("looks at one treatment, and --control says that there are several")
-        == 2
-    )
+    assert "plan-study looks at one treatment, and --control says" in said
     run("fit", *given, "--estimator", "minmax", "--model", letters / "no.skops", code=2)
     assert "--control is for the default estimator" in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ from unjoined import ArmUplift, SeparateLabels, Uplift, load_model, save_model
 from unjoined.errors import InputError, LabelError
 from unjoined.evaluate import diagnose, evaluate_arms, evaluate_uplift
 from unjoined.model.arms import taken_apart
+from unjoined.report import Terms, report, report_with_numbers
 from unjoined.targeting import assign_arms
 
 ARMS = np.array(["none", "mail", "phone"])
@@ -115,12 +116,29 @@ def test_a_base_to_which_other_treatments_add_is_none():
     assert "untreated" not in model.summary()
 
 
-def test_populations_that_only_treat_more_or_less_do_not_show_the_treatments_apart():
+def test_populations_that_only_treat_more_or_less_do_not_show_the_treatments_apart(
+    tmp_path,
+):
     data = SeparateLabels(**draw(600, alike=True), control="none")
     with pytest.warns(UserWarning, match="can hardly be told apart"):
         model = ArmUplift(random_state=0).fit(data)
     assert model.verdict_.colour == "red"
     assert model.identification_.is_weak
+    assert "best" not in model.summary()
+    found = evaluate_arms(model, data, random_state=0)
+    assert found.gains == {}
+    assert "cannot tell all treatments apart" in str(found)
+    with pytest.raises(
+        InputError, match=r"each of the treatments 'mail', 'phone', got"
+    ):
+        report(model, data, tmp_path / "r.html", terms=Terms(costs={"mail": 1.0}))
+    with pytest.raises(InputError, match="share and cost are for one treatment"):
+        report(model, data, tmp_path / "r.html", terms=Terms(share=0.3))
+    _, numbers = report_with_numbers(model, data, tmp_path / "r.html")
+    assert numbers["colour"] == "red"
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Who gets what" not in page
+    assert "if everybody gets it" not in page
 
 
 def test_too_few_populations_are_named_with_what_they_show(columns):

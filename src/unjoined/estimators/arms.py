@@ -246,7 +246,10 @@ class ArmUplift(UpliftEstimator):
 
     def summary_lines(self) -> dict[str, str]:
         """Return the lines of the summary: all treatments, then what each is by itself."""
-        lines = {"arms": arms_in_words(self.control_, self.arms_, self.values_)}
+        lines = {}
+        if not self.identification_.is_weak:
+            said = arms_in_words(self.control_, self.arms_, self.values_)
+            lines["arms"] = said
         for arm, model in self.models_.items():
             own = model.summary_lines()
             kept = ("average", "differences", "varies with", "policies")

@@ -56,7 +56,7 @@ class ArmEvaluation(Shown):
         treatment, if each gets the one of the largest score above 0 ("the best for each"), how much
         more that is than the best single one ("over the best for all"), and by each assignment
         that was asked for. Sums over the treatments of plain doubly robust scores, of people for
-        whom all policies differ enough.
+        whom all policies differ enough; empty if the tables cannot bound the average of each.
     level : float
         Level of the intervals that are shown.
     """
@@ -68,19 +68,22 @@ class ArmEvaluation(Shown):
 
     def sentences(self) -> list[str]:
         """Return what was found in words: all treatments, then each."""
+        first = "The tables cannot tell all treatments apart, so that no gains are compared."
+        if self.gains:
+            first = arms_in_words(self.control, list(self.arms), self.gains)
         each = [
             f"{arm}: {sentence}"
             for arm, found in self.arms.items()
             for sentence in found.sentences()
         ]
-        return [arms_in_words(self.control, list(self.arms), self.gains), *each]
+        return [first, *each]
 
     def result_tables(self) -> list[ResultTable]:
         """Return the tables that are shown, as text: of all treatments, then of each."""
         rows = [(name, *cells(value, self.level)) for name, value in self.gains.items()]
         head = ("everybody gets", "estimate", f"{self.level:.0%} interval")
         return [
-            (f"Gain per person over {self.control!r}", head, rows),
+            *[(f"Gain per person over {self.control!r}", head, rows)] * bool(rows),
             *(
                 (f"{arm}: {title}", columns, cells)
                 for arm, found in self.arms.items()
@@ -293,7 +296,9 @@ def evaluate_arms(
         asked = Asked({"": models[arm]}, {}, in_pieces=False)
         scores.append(rows[-1].effect if own else held.computed(asked.columns)[:, 0])
     given = _assigned(assignments, np.column_stack(scores))
-    return ArmEvaluation(control, found, arm_values(arms, rows, given), level)
+    ends = [one.average.interval(level) for one in found.values()]
+    gains = arm_values(arms, rows, given) if np.isfinite(ends).all() else {}
+    return ArmEvaluation(control, found, gains, level)
 
 
 def _models(model_or_scores: Any, arms: Sequence[str]) -> dict[str, Any]:
