@@ -217,8 +217,8 @@ def test_what_takes_one_treatment_says_what_to_do_with_several(columns, data):
         SeparateLabels(**columns, control="nobody")
     with pytest.raises(LabelError, match=r"got 'none', 'mail', 'phone'.*control=VALUE"):
         SeparateLabels(**columns)
-    with pytest.raises(InputError, match="cannot have counts yet"):
-        SeparateLabels(**columns, control="none", count=np.ones(8000))
+    with pytest.raises(InputError, match="cannot have known policies yet"):
+        SeparateLabels(**columns, control="none", policy=np.full(8000, 0.5))
     with pytest.raises(
         InputError, match="control was given with rows that are streamed"
     ):
@@ -333,6 +333,44 @@ def test_a_treatment_that_two_populations_never_give_changes_nothing_between_the
         one, other = getattr(found, name), getattr(ordinary, name)
         assert abs(one.value - other.value) < other.standard_error / 3.0
         assert one.standard_error == pytest.approx(other.standard_error, rel=0.1)
+
+
+def test_rows_that_stand_for_people_are_as_good_as_their_people():
+    """Outcomes may be shares of them; treatments are words, or codes that are no shares."""
+    given = draw(120, places=3)
+    X, y = given["X"].round(), (given["y"] > 0.0) * 1.0
+    count = np.random.default_rng(3).integers(1, 6, len(X))
+    share = np.where(np.isnan(given["y"]), np.nan, np.minimum(y + 1.0, count) / count)
+    codes = [
+        None if arm is None else ARMS.tolist().index(arm) for arm in given["treatment"]
+    ]
+    rows = {"X": X, "population": given["population"]}
+    counted = SeparateLabels(**rows, y=share, treatment=codes, count=count, control=0)
+    ones = np.concatenate(
+        [np.arange(c) < round(s * c) if s == s else np.full(c, False)
+         for s, c in zip(share, count, strict=True)]
+    )  # fmt: skip
+    at = np.repeat(np.arange(len(X)), count)
+    written = SeparateLabels(
+        X[at],
+        np.where(np.isnan(given["y"][at]), np.nan, ones),
+        given["treatment"][at],
+        given["population"][at],
+        control="none",
+    )
+    few, many = (ArmUplift(random_state=0).fit(data) for data in (counted, written))
+    np.testing.assert_allclose(few.predict(X), many.predict(X), atol=1e-7)
+    found, other = (
+        evaluate_arms({name: TRUTH[arm] for name, arm in zip(names, TRUTH, strict=True)},
+                      data, random_state=0)
+        for names, data in ((("1", "2"), counted), (("mail", "phone"), written))
+    )  # fmt: skip
+    for one, two in zip(found.gains.values(), other.gains.values(), strict=True):
+        assert one.value == pytest.approx(two.value, abs=1e-7)
+        assert one.standard_error == pytest.approx(two.standard_error, rel=1e-6)
+    for one, two in zip(found.arms.values(), other.arms.values(), strict=True):
+        assert one.auuc.value == pytest.approx(two.auuc.value, abs=1e-7)
+        assert one.average.standard_error == pytest.approx(two.average.standard_error)
 
 
 def test_scores_that_do_not_fit_the_treatments_are_named(model, data):

@@ -620,7 +620,8 @@ def spread_shares(
     at = np.arange(n)
     ones = count.copy()  # people whose label is the one given
     shares: dict[str, BoolArray] = {}
-    for name in ("y",) if columns.get("dose") else ("treatment", "y"):
+    is_named = columns.get("dose") or columns.get("control") is not None
+    for name in ("y",) if is_named else ("treatment", "y"):
         label = np.asarray(columns.get(name))
         if label.dtype.kind not in "fiub":  # words
             continue
@@ -758,11 +759,7 @@ def check_rows(
 
 def _check_arms(columns: Mapping[str, Any]) -> None:
     """Refuse what several treatments cannot have."""
-    for name, what in (
-        ("dose", "doses"),
-        ("count", "counts"),
-        ("policy", "known policies"),
-    ):
+    for name, what in (("dose", "doses"), ("policy", "known policies")):
         if columns.get(name) is not None:
             raise InputError(
                 f"several treatments (control={columns['control']!r}) cannot have {what} yet. "

@@ -73,8 +73,8 @@ class ArmUplift(UpliftEstimator):
     Notes
     -----
     Costs a fit of `Uplift` for each treatment, and a policy for each treatment and population. A
-    0/1 outcome is fitted by its mean. Known policies, counts, doses and rows with both labels are
-    not taken.
+    0/1 outcome is fitted by its mean. Known policies, doses and rows with both labels are not
+    taken.
 
     Examples
     --------
@@ -133,6 +133,7 @@ class ArmUplift(UpliftEstimator):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
         control: Any = None,
     ) -> ArmUplift:
         """Estimate the uplift of every treatment from rows that carry one label each.
@@ -141,7 +142,7 @@ class ArmUplift(UpliftEstimator):
         ----------
         X : SeparateLabels, or array or data frame of shape (n, d)
             All rows, made with ``control=``; or their features, with the columns below.
-        y, treatment, population, sample_weight, cluster
+        y, treatment, population, sample_weight, cluster, count
             As in `Uplift`; treatments are words, or numbers that stand for them.
         control : value
             The treatment that is none.
@@ -151,7 +152,7 @@ class ArmUplift(UpliftEstimator):
         ArmUplift
             Itself.
         """
-        beside = (sample_weight, cluster, None, None, None, control)
+        beside = (sample_weight, cluster, count, None, None, control)
         columns = (y, treatment, population, *beside)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, shown
+from unjoined._validation import TREATMENT, shown
 from unjoined.data.rows import LabelledRows, Rows
 from unjoined.errors import InputError, LabelError
 from unjoined.model.crossfit import CLIP, MEAN, N_FOLDS, CrossFit, Likelihood
@@ -138,7 +138,7 @@ class Contrasts:
             for each in rows
         ]
         K = len(one.names)
-        size = np.array([len(one.at(OUTCOME, k)) for k in range(K)], dtype=np.float64)
+        size = np.array(one.people[:K], dtype=np.float64)
         share = size / size.sum()
         P = np.empty((len(one), K, len(rows)))
         for j in range(int(fold.max()) + 1):
