@@ -9,7 +9,6 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import sqlglot
 from numpy.testing import assert_allclose
@@ -77,9 +76,13 @@ def as_spark(frame):
     return session.createDataFrame(frame)
 
 
+def as_polars(frame):
+    return pytest.importorskip("polars").from_pandas(frame).lazy()
+
+
 ENGINES = {
     "duckdb": duckdb.from_df,
-    "polars": lambda frame: pl.from_pandas(frame).lazy(),
+    "polars": as_polars,
     "ibis": as_ibis,
     "spark": as_spark,
 }
