@@ -86,7 +86,7 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "Python 3.11 is needed; set OLDEST_PYTHON=/path/to/it"; exit 1; }
 	$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
-	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,dask,warehouse]' pytest
+	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,dask,warehouse]' pytest duckdb-extension-postgres-scanner
 	@touch $@
 
 # Old versions warn about each other, which does not count as a failure. Torch is not installed

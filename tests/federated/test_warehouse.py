@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -13,9 +14,9 @@ import pytest
 import sqlglot
 from numpy.testing import assert_allclose
 
-from unjoined import MinMaxUplift, SeparateLabels, Uplift
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
 from unjoined.cli.entry import main
-from unjoined.data import campaign_problem
+from unjoined.data import SqlQuery, campaign_problem
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import aggregate_rows, fourier_plan, read_sums
 from unjoined.warehouse import DIALECTS, counts_query, sums_from_results, sums_query
@@ -265,7 +266,7 @@ POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 @pytest.fixture(scope="module")
 def postgres(tables):
-    """Run SQL in a database of PostgreSQL that is thrown away, and return its answer as CSV."""
+    """A database of PostgreSQL that is thrown away: what runs SQL and returns CSV, its address."""
     if not POSTGRES:
         pytest.skip("POSTGRESQL IS NOT TRIED: it is not installed")
     folder = Path(tempfile.mkdtemp(prefix="unjoined-"))  # where another user may go
@@ -308,7 +309,7 @@ def postgres(tables):
         frame.to_csv(file, index=False)
         file.chmod(0o644)
         run(f"COPY \"{kind}_{name}\" FROM '{file}' CSV HEADER")
-    yield run
+    yield run, f"postgresql:///postgres?host={folder}&user=postgres"
     call("pg_ctl", "-D", folder / "data", "-m", "immediate", "stop")
     shutil.rmtree(folder)
 
@@ -316,11 +317,81 @@ def postgres(tables):
 def test_postgresql_adds_up_what_the_rows_do(tables, postgres, tmp_path):
     plan = make_plan()
     results = []
+    run, _ = postgres
     for query in queries(plan, dialect="postgres"):
-        (tmp_path / "result.csv").write_text(postgres(query))
+        (tmp_path / "result.csv").write_text(run(query))
         results.append(pd.read_csv(tmp_path / "result.csv"))
     wanted = aggregate_rows(together(tables), plan)
     assert_same_sums(sums_from_results(plan, results), wanted)
+
+
+def test_queries_of_a_file_are_added_up_by_its_database(tables, tmp_path):
+    file = tmp_path / "shop.duckdb"
+    with duckdb.connect(file) as connection:
+        for (kind, name), frame in tables.items():
+            connection.from_df(frame).create(f"{kind}_{name}")
+    for groups_by in ("features", "rows"):
+        plan = make_plan(groups_by=groups_by)
+        found = aggregate_rows(asked(file), plan)
+        assert_same_sums(found, aggregate_rows(together(tables), plan))
+
+
+def asked(place, kinds=KINDS):
+    """Return the four tables of a database, none of which has been read."""
+    return SeparateLabels.from_tables(
+        *({n: SqlQuery(f"{kind}_{n}", place) for n in NAMES} for kind in kinds),
+        outcome="bought",
+        treatment="mailed",
+        features=list(FEATURES),
+        stream=True,
+    )
+
+
+@pytest.fixture
+def extension(tmp_path, monkeypatch):
+    """DuckDB with what reads PostgreSQL, which some versions have a package of."""
+    found = find_spec("duckdb_extension_postgres_scanner")
+    version = f"v{duckdb.__version__}"
+    files = Path(found.origin).parent.glob(f"*/{version}/*") if found else ()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (platform,) = duckdb.sql("PRAGMA platform").fetchone()
+    folder = tmp_path / ".duckdb" / "extensions" / version / platform
+    folder.mkdir(parents=True)
+    if not [shutil.copy(file, folder) for file in files]:
+        pytest.skip("TABLES ON A SERVER ARE NOT TRIED: DuckDB has no extension for it")
+
+
+def test_tables_on_a_server_are_read_and_added_up_there(tables, postgres, extension):
+    _, address = postgres
+    plan = make_plan()
+    wanted = aggregate_rows(together(tables), plan)
+    assert_same_sums(aggregate_rows(asked(address), plan), wanted)
+    rows = read_table(
+        f"{address}:SELECT * FROM outcome_north WHERE age > 50 ORDER BY age"
+    )
+    frame = tables["outcome", "north"]
+    assert rows.num_rows == (frame["age"] > 50).sum()
+    with pytest.raises(TableError, match=r"no table 'outcome_nord'.*Did you mean"):
+        read_table(f"{address}:outcome_nord")
+    with pytest.raises(TableError, match="names no table"):
+        read_table(f"{address}:")
+    for text in (
+        "DELETE FROM outcome_north",
+        "SELECT * FROM postgres_execute('server', 'DROP TABLE outcome_north')",
+    ):
+        with pytest.raises(TableError, match=r"only reads|cannot be run"):
+            read_table(SqlQuery(text, address))
+    assert read_table(f"{address}:outcome_north").num_rows == len(frame)
+
+
+def test_a_server_that_cannot_be_read_is_said_without_its_password():
+    for address in (
+        "postgresql://me:hunter2@127.0.0.1:1/shop",
+        "mysql://me:hunter2@h/shop",
+    ):
+        with pytest.raises(TableError, match=r"INSTALL|cannot be opened") as said:
+            read_table(f"{address}:people")
+        assert "hunter2" not in str(said.value)
 
 
 # --- Counts ------------------------------------------------------------------------------------
