@@ -35,7 +35,7 @@ from unjoined.federated import (
 from unjoined.model.plan import PlannedSums, SumsPlan
 from unjoined.model.pushdown import check_summable, expressed, sums_of_lines
 
-__all__ = ["DIALECTS", "counts_query", "sums_from_results", "sums_query"]
+__all__ = ["counts_query", "sums_from_results", "sums_query"]
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake")
 BINS = 5  # values that a feature takes in a table of counts: its typical one, and two to each side

@@ -1,5 +1,7 @@
 """Sums and counts that an engine makes where rows are equal those of the rows, to rounding."""
 
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -14,13 +16,14 @@ import pytest
 import sqlglot
 from numpy.testing import assert_allclose
 
-from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, load_model, read_table
 from unjoined.cli.entry import main
 from unjoined.data import SqlQuery, campaign_problem
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import aggregate_rows, fourier_plan, read_sums
 from unjoined.warehouse import DIALECTS, counts_query, sums_from_results, sums_query
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 NAMES = ["north", "south"]
 KINDS = {"outcome": "bought", "treatment": "mailed"}
 FEATURES = {
@@ -354,7 +357,7 @@ def extension(tmp_path, monkeypatch):
     version = f"v{duckdb.__version__}"
     files = Path(found.origin).parent.glob(f"*/{version}/*") if found else ()
     monkeypatch.setenv("HOME", str(tmp_path))
-    (platform,) = duckdb.sql("PRAGMA platform").fetchone()
+    ((platform,),) = duckdb.sql("PRAGMA platform").fetchall()
     folder = tmp_path / ".duckdb" / "extensions" / version / platform
     folder.mkdir(parents=True)
     if not [shutil.copy(file, folder) for file in files]:
@@ -366,9 +369,8 @@ def test_tables_on_a_server_are_read_and_added_up_there(tables, postgres, extens
     plan = make_plan()
     wanted = aggregate_rows(together(tables), plan)
     assert_same_sums(aggregate_rows(asked(address), plan), wanted)
-    rows = read_table(
-        f"{address}:SELECT * FROM outcome_north WHERE age > 50 ORDER BY age"
-    )
+    old = "SELECT * FROM outcome_north WHERE age > 50 ORDER BY age"
+    rows = read_table(f"{address}:{old}")
     frame = tables["outcome", "north"]
     assert rows.num_rows == (frame["age"] > 50).sum()
     with pytest.raises(TableError, match=r"no table 'outcome_nord'.*Did you mean"):
@@ -516,6 +518,49 @@ def test_tables_that_are_no_result_of_the_plan_are_refused(tables, database):
 
 
 # --- The command line --------------------------------------------------------------------------
+
+
+def commands(page, *beginnings):
+    """Return the commands of a page of the guide that begin so, word by word."""
+    text = (GUIDE / page).read_text().replace("\\\n", " ")
+    lines = re.findall("^unjoined (.*)$", text, flags=re.M)
+    return [shlex.split(line) for line in lines if line.startswith(beginnings)]
+
+
+def test_the_commands_of_the_pages_run_and_agree_with_the_rows(tables, here):
+    """The warehouse is DuckDB, whose SQL takes the place of that of the page."""
+
+    def run(words):
+        dialects = [word if word not in DIALECTS else "duckdb" for word in words]
+        with pytest.raises(SystemExit) as stop:
+            main(dialects)
+        assert not stop.value.code, words
+
+    def answer(file, name):
+        connection = duckdb.connect()
+        connection.execute("CREATE SCHEMA crm")
+        for (kind, at), frame in tables.items():
+            called = {"outcome": "sales", "treatment": "mail"}[kind]
+            connection.from_df(frame).create(f"crm.{called}_{at}")
+        for i, query in enumerate(Path(file).read_text().split(";\n")[:-1]):
+            connection.sql(query).write_csv(f"{name}_{i}.csv")
+
+    plan, write, read, fit = commands("warehouse.md", "plan", "aggregate", "fit")
+    run(plan)
+    run(write)
+    answer("queries.sql", "result")
+    run(read)
+    run(fit)
+    wanted = aggregate_rows(together(tables), read_sums("plan.sums").plan)
+    model = MinMaxUplift().fit_moments(wanted)
+    grid = tables["outcome", "north"][list(FEATURES)]
+    assert_allclose(
+        load_model("model.skops").predict(grid), model.predict(grid), atol=1e-8
+    )
+    write, fit = commands("clean-room.md", "aggregate", "fit")
+    run([*write, "--min-count", "2"])
+    answer("cells.sql", "cells")
+    run([*fit, "--force"])
 
 
 def test_from_a_plan_to_a_model_by_way_of_a_warehouse(tables, tmp_path, capsys):
