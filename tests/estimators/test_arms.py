@@ -8,10 +8,15 @@ import pytest
 
 from unjoined import ArmUplift, SeparateLabels, Uplift, load_model, save_model
 from unjoined.errors import InputError, LabelError
-from unjoined.evaluate import diagnose
+from unjoined.evaluate import diagnose, evaluate_arms, evaluate_uplift
+from unjoined.model.arms import taken_apart
 from unjoined.targeting import assign_arms
 
 ARMS = np.array(["none", "mail", "phone"])
+TRUTH = {
+    "mail": lambda X: 0.3 + 0.5 * np.asarray(X)[:, 0],
+    "phone": lambda X: 0.3 - 0.5 * np.asarray(X)[:, 0],
+}
 
 
 def draw(n=1000, seed=0, alike=False, gain=0.5, places=4):
@@ -225,3 +230,107 @@ def test_assignments_are_the_best_that_a_budget_allows():
             assert net[np.arange(6), found].sum() >= worth[spent <= used].max() - 1e-9
     with pytest.raises(InputError, match=r"shape \(n, J\), got shape \(2,\)"):
         assign_arms([0.1, 0.2])
+
+
+def test_gains_of_each_treatment_are_those_of_the_truth(data):
+    """Where the scores are the truth, uplift curves have areas that are known."""
+    asked = {"all mail": lambda u: np.ones(len(u)), "none": lambda u: np.zeros(len(u))}
+    found = evaluate_arms(TRUTH, data, assignments=asked, random_state=0)
+    # E[F(u) u] with u = .3 + .5 z is .3 / 2 + .5 E[z Phi(z)], and E[z Phi(z)] = E[phi(z)].
+    auuc = 0.15 + 0.5 / (2.0 * np.sqrt(np.pi))
+    for arm in ("mail", "phone"):
+        one = found.arms[arm]
+        assert one.average.covers(0.3, 0.999)
+        assert one.auuc.covers(auuc, 0.999)
+        assert one.auuc.standard_error < 0.1
+        assert one.calibration.slope.covers(1.0, 0.999)
+        assert one.relative is None
+        assert one.sensitivity.without == {}  # fewer populations show neither alone
+    assert found.gains["the best for each"].covers(
+        0.3 + 0.5 * np.sqrt(2.0 / np.pi), 0.999
+    )
+    assert found.gains["all mail"].value == pytest.approx(found.gains["mail"].value)
+    assert found.gains["none"].value == found.gains["none"].standard_error == 0.0
+    facts = found.to_dict()
+    assert facts["treatments"]["mail"]["auuc"]["value"] == found.arms["mail"].auuc.value
+    assert facts["gains"].keys() == found.gains.keys()
+    frame = found.to_frame("pandas")
+    assert set(frame["arm"]) == {"", "mail", "phone"}
+    assert "phone: Gain per person over treating nobody" in str(found)
+
+
+def test_a_model_is_judged_by_fits_that_have_not_seen_the_row(model, data):
+    found = evaluate_arms(model, data, random_state=0)
+    assert found.gains == model.values_
+    for arm, one in found.arms.items():
+        assert one.how == "rows left out of each fit, 5 folds"
+        # The model's average is drawn towards its predictions; its error is that of the rows.
+        error = model.models_[arm].average_effect_.standard_error
+        assert one.average.standard_error == pytest.approx(error)
+
+
+def test_other_people_and_words_as_features(columns):
+    """A target of the same people as the tables has the same average, words or not."""
+    frame = pd.DataFrame(columns["X"], columns=["age", "income"])
+    frame["side"] = np.where(frame["age"] > 0.0, "high", "low")
+    few = np.arange(0, len(frame), 2)
+    words = SeparateLabels(**columns | {"X": frame}, control="none").take(few)
+    truth = {
+        "mail": lambda X: 0.3 + 0.5 * X["age"].to_numpy(),
+        "phone": lambda X: 0.3 - 0.5 * X["age"].to_numpy(),
+    }
+    found = evaluate_arms(truth, words, target=frame.iloc[:700], random_state=0)
+    assert found.arms["mail"].average.covers(0.3, 0.999)
+    best = 0.3 + 0.5 * np.sqrt(2.0 / np.pi)
+    assert found.gains["the best for each"].covers(best, 0.999)
+
+
+def test_a_treatment_that_two_populations_never_give_changes_nothing_between_them():
+    """If the other treatment is given in a third one alone, the first two show what they show."""
+    rng = np.random.default_rng(6)
+    n = 800
+    shares = np.array([[0.2, 0.8, 0.0], [0.8, 0.2, 0.0], [0.5, 0.0, 0.5]])
+    P = np.tile(shares, (3, 1, 1))
+    _, alone, _ = taken_apart(P, np.full(3, 1.0 / 3.0))
+    np.testing.assert_allclose(alone[:, :, 0], [[0.3, -0.3, 0.0]] * 3, atol=1e-12)
+    parts = {"X": [], "y": [], "treatment": [], "population": []}
+    for is_outcome, k in product((True, False), range(3)):
+        X = rng.normal(size=(n, 1))
+        arm = rng.choice(3, n, p=shares[k])
+        y = X[:, 0] + np.array([0.0, 0.4, 1.0])[arm] + rng.normal(size=n)
+        parts["X"].append(X)
+        parts["y"].append(y if is_outcome else np.full(n, np.nan))
+        parts["treatment"].append(np.full(n, None) if is_outcome else ARMS[arm])
+        parts["population"].append(np.repeat(k, n))
+    three = {name: np.concatenate(column) for name, column in parts.items()}
+    at = three["population"] < 2
+    two = {name: column[at] for name, column in three.items()}
+    two["treatment"] = np.where(np.isnan(two["y"]), two["treatment"] == "mail", np.nan)
+    score = {"mail": lambda X: X[:, 0], "phone": lambda X: X[:, 0]}
+    both = SeparateLabels(**three, control="none")
+    found = evaluate_arms(score, both, random_state=0).arms["mail"]
+    ordinary = evaluate_uplift(score["mail"], SeparateLabels(**two), random_state=0)
+    # The same outcomes decide both. Fits and who counts differ, which is of second order.
+    for name in ("average", "auuc", "qini"):
+        one, other = getattr(found, name), getattr(ordinary, name)
+        assert abs(one.value - other.value) < other.standard_error / 3.0
+        assert one.standard_error == pytest.approx(other.standard_error, rel=0.1)
+
+
+def test_scores_that_do_not_fit_the_treatments_are_named(model, data):
+    with pytest.raises(
+        InputError, match=r"scores are of 'mail', .* are 'mail', 'phone'"
+    ):
+        evaluate_arms({"mail": TRUTH["mail"]}, data)
+    with pytest.raises(
+        InputError, match=r"a mapping of the treatments 'mail', 'phone'"
+    ):
+        evaluate_arms(np.zeros((data.n_rows, 2)), data)
+    with pytest.raises(
+        InputError, match=r"must return one of 0 to 2 for each of 8,000"
+    ):
+        evaluate_arms(model, data, assignments={"rank": lambda u: u[:, 0]})
+    with pytest.raises(InputError, match=r"mapping of names to functions"):
+        evaluate_arms(model, data, assignments={"given": np.zeros(data.n_rows)})
+    with pytest.raises(InputError, match=r"ArmUplift and evaluate_arms take them all"):
+        evaluate_uplift(TRUTH["mail"], data)
