@@ -585,4 +585,6 @@ def robustness_in_words(
     certain = f"{level:.0%} sure up to {surely}"
     if not sure:
         certain = f"not {level:.0%} sure even if they respond alike"
+    if not claim.is_bounded:
+        certain = "not sure at all, since the policies may not differ"
     return f"{subject} {does} unless {unless} for other reasons ({certain})."

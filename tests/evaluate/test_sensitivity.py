@@ -17,6 +17,7 @@ from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.sensitivity import average_claim, benchmarks_of, without_each
 from unjoined.evaluate.terms import linear_evaluation
 from unjoined.report import Terms, report_with_numbers
+from unjoined.words import robustness_in_words
 
 pytestmark = pytest.mark.usefixtures("two_folds")
 
@@ -24,6 +25,7 @@ CHANCES = {
     "two": (lambda X: expit(1.0 + X[:, 0]), lambda X: expit(-0.5 + 0.5 * X[:, 0])),
     "crossing": (lambda X: expit(2.0 * X[:, 0]), lambda X: expit(-2.0 * X[:, 0])),
     "apart": (lambda X: np.full(len(X), 0.75), lambda X: np.full(len(X), 0.25)),
+    "alike": (lambda X: np.full(len(X), 0.5), lambda X: np.full(len(X), 0.5)),
     "three": (
         lambda X: expit(1.0 + X[:, 0]),
         lambda X: expit(0.2 * X[:, 1]),
@@ -115,6 +117,19 @@ def test_a_claim_turns_where_its_robust_interval_reaches_0():
     wide = claim.interval(0.1, 0.95)
     assert wide[0] < narrow[0] < claim.gain.interval(0.95)[0]
     assert wide[1] > narrow[1] > claim.gain.interval(0.95)[1]
+
+
+def test_nothing_is_sure_where_the_policies_cannot_be_told_apart():
+    """Not even of a large effect: the tables do not say which population treats more."""
+    for seed in range(20):
+        claim = average_claim(evaluated(drawn("alike", n=200, effect=5.0, seed=seed)))
+        bounded = np.isfinite(claim.interval(0.0, 0.95)).all()
+        differ = bounded and claim.gain.ratio.denominator > 0.0
+        sure = (claim.breakdown(0.95), claim.breakdown_picked(0.95))
+        assert differ or sure == (0.0, 0.0)
+        assert claim.breakdown() > 0.0
+        said = robustness_in_words(claim, ("A", "B"), is_rate=False, level=0.95)
+        assert ("since the policies may not differ" in said) == (not differ)
 
 
 def test_costs_are_taken_off_before_a_claim_is_judged():

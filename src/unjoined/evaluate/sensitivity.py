@@ -28,7 +28,8 @@ holds up to the breakdown value
 
 .. math:: \Delta^* = (N - c D - z \, \mathrm{se}) / G(h),
 
-z being 0 for the estimate and 1.645 for 95 percent. The interval of a ratio that allows for
+z being 0 for the estimate and 1.645 for 95 percent. Nothing is sure where D cannot be told from 0,
+so that the interval of the ratio is unbounded. The interval of a ratio that allows for
 :math:`\Delta` has Fieller's lower end for :math:`N - \Delta G` and the upper one for
 :math:`N + \Delta G`. G is known far better than N and is taken as given.
 
@@ -58,6 +59,7 @@ import numpy as np
 from unjoined._typing import Array
 from unjoined._validation import check_not_negative
 from unjoined.evaluate.estimate import (
+    BOUNDED,
     Estimate,
     ResultTable,
     Shown,
@@ -148,6 +150,12 @@ class Claim:
         """Whether the estimate is a gain after costs: what is claimed. Else it is the contrary."""
         return self.net.value > 0.0
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the policies surely differ, so that intervals are bounded."""
+        ratio = self.gain.ratio
+        return ratio is None or (ratio.denominator > 0.0 and ratio.strength >= BOUNDED)
+
     def breakdown(self, level: float | None = None) -> float:
         """Return by how much equal people may differ before the claim turns, outcome units.
 
@@ -159,8 +167,8 @@ class Claim:
         Returns
         -------
         float
-            0 if the claim does not hold at this level even if people respond alike; infinite if no
-            difference moves the estimate.
+            0 if the claim does not hold at this level even if people respond alike, or if policies
+            are so alike that intervals are unbounded; infinite if no difference moves the estimate.
         """
         return self._up_to(self.sway, level)
 
@@ -185,6 +193,8 @@ class Claim:
             return math.nan
         left = abs(ratio.numerator)
         if level is not None:
+            if not self.is_bounded:
+                return 0.0
             z = NormalDist().inv_cdf(level)
             left -= z * math.sqrt(max(ratio.numerator_variance, 0.0))
         if left <= 0.0:
