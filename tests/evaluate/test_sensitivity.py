@@ -13,6 +13,7 @@ from unjoined import SeparateLabels, Uplift, load_model, save_model
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
 from unjoined.evaluate import diagnose, effect_summary, evaluate_uplift, sensitivity
+from unjoined.evaluate.checks import find_pooled
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.sensitivity import average_claim, benchmarks_of, without_each
 from unjoined.evaluate.terms import linear_evaluation
@@ -357,6 +358,47 @@ def test_a_verdict_is_amber_where_a_trait_like_an_ordinary_column_would_turn_it(
         turns = found.sensitivity
         assert turns.ordinary.delta > turns.average.breakdown() > 0.0
         assert found.to_dict()["sensitivity"]["ordinary"] == "x3"
+
+
+def in_periods(base, policy=0.0, shared=False):
+    """The tables with a column of periods, two of each population or the same two of both.
+
+    In the second of them responses are higher by ``base``, and ``policy`` more are treated.
+    """
+    data, rng = drawn("apart", n=300), np.random.default_rng(1)
+    later = rng.integers(0, 2, data.n_rows)
+    X = np.asarray(data.X).copy()
+    X[:, 2] = later if shared else later + 2.0 * (np.asarray(data.population) == "B")
+    more = (rng.random(data.n_rows) < policy) & (later == 1)
+    t = np.where(np.isnan(data.treatment), np.nan, np.maximum(data.treatment, more))
+    y = data.y - 0.6 * np.asarray(data.X)[:, 2] + base * later
+    return SeparateLabels(X, y, t, data.population)
+
+
+def test_a_population_of_several_periods_with_other_bases_is_told_of():
+    """If it alone has them; people are treated unalike in them, which by itself is no harm."""
+
+    def pooled(**changes):
+        rows = evaluated(in_periods(**changes))
+        return find_pooled(rows, NamedFeatures.of(rows.X)[1], "AB")
+
+    found = pooled(base=0.8)
+    assert [(each.column, each.population) for each in found] == [
+        ("x3", "A"),
+        ("x3", "B"),
+    ]
+    for each in found:
+        assert each.difference == pytest.approx(0.8, abs=4 * 1.2 * np.sqrt(2 / 150))
+        assert each.p_value < 0.001
+    assert all(each.p_value > 0.05 for each in pooled(base=0.0, policy=0.2))
+    assert pooled(base=0.8, shared=True) == ()
+    verdict = diagnose(in_periods(0.8), random_state=0)
+    first = verdict.findings[0]
+    assert (verdict.colour, first.code) == ("red", "populations.pooled")
+    assert "several values of 'x3' that no other population has" in verdict.headline
+    assert "its own name" in first.remedy
+    codes = [each.code for each in verdict.findings]
+    assert "populations.apart" not in codes  # which would say to leave the column out
 
 
 def test_where_chance_decided_on_the_population_nothing_hidden_differs():

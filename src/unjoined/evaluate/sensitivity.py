@@ -99,6 +99,12 @@ RIDGE = 1e-8  # so that columns which repeat others do no harm
 NOTHING = 0.005  # of a breakdown value that is not told
 SHOWN = 6  # benchmarks that are printed
 EVERYONE = "everyone"
+# What an outcome says that must gain nothing, by whether it is rejected and whether it is silent.
+SAYS = {
+    (True, False): "people differ",
+    (False, True): "nothing",
+    (False, False): "too little to turn it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +388,22 @@ class Sensitivity(Shown):
             return None
         return usual
 
+    def is_silent(self, placebo: Placebo) -> bool:
+        """Tell whether an outcome that must gain nothing has too wide an interval to say anything.
+
+        Parameters
+        ----------
+        placebo : Placebo
+            One of these.
+
+        Returns
+        -------
+        bool
+            Whether it neither tells of a difference nor rules out one that turns the average.
+        """
+        rules_out = placebo.largest < self.average.breakdown()
+        return not (placebo.is_rejected or rules_out)
+
     def robustness(self, delta: float) -> float:
         """Return the R = S at which a hidden trait makes equal people differ by ``delta``.
 
@@ -502,12 +524,24 @@ class Sensitivity(Shown):
             f"gain {in_brackets(placebo.gain, self.level)}. "
         )
         most = self.said(placebo.largest)
+        turns = self.said(self.average.breakdown())
         if placebo.is_rejected:
             return (
                 f"{said}So equal people do differ, as if by {self.said(placebo.delta)} and by at "
                 f"most {most}."
             )
-        return f"{said}That may be nothing; at most it is a difference of {most}."
+        if self.is_silent(placebo):
+            allows = (
+                f"a difference of {most}" if math.isfinite(placebo.largest) else "any"
+            )
+            return (
+                f"{said}That says nothing, good or bad: its interval allows for {allows}, and "
+                f"{turns} turn the average."
+            )
+        return (
+            f"{said}That may be nothing; at most it is a difference of {most}, and it takes "
+            f"{turns} to turn the average."
+        )
 
     def benchmark_words(
         self, claim: Claim | None = None, unit: str = UNITS
@@ -577,6 +611,8 @@ class Sensitivity(Shown):
         rows = self.frame_rows()
         plain["claims"] = rows[: len(self.claims)]
         plain["differenced"] = rows[len(self.claims) :]
+        for each, placebo in zip(plain["placebos"], self.placebos, strict=True):
+            each["says_nothing"] = self.is_silent(placebo)
         usual = self.ordinary
         plain["ordinary"] = None if usual is None else usual.column
         plain["words"] = self.sentences()
@@ -606,11 +642,12 @@ class Sensitivity(Shown):
                 in_digits(each.delta, 2),
                 in_digits(each.largest, 2),
                 f"{each.delta / value:.0%}" if value > 0.0 else "",
+                SAYS[(each.is_rejected, self.is_silent(each))],
             )
             for each in self.placebos
         ]
         what = ("outcome", "seems to gain", f"{self.level:.0%} interval", "p")
-        far = ("as if people differ by", "at most", "of what turns the average")
+        far = ("as if people differ by", "at most", "of what turns the average", "says")
         return "What must gain nothing", (*what, *far), rows
 
     def claims_table(self, *, with_gains: bool = True) -> list[ResultTable]:
