@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.sensitivity import average_claim, benchmarks_of, without_each
 from unjoined.evaluate.terms import linear_evaluation
 from unjoined.report import Terms, report_with_numbers
+from unjoined.report.advice import hidden_reasons
 from unjoined.words import robustness_in_words
 
 pytestmark = pytest.mark.usefixtures("two_folds")
@@ -112,7 +114,7 @@ def test_a_claim_turns_where_its_robust_interval_reaches_0():
     assert claim.gains
     sure = claim.breakdown(0.95)
     assert 0.0 < sure < claim.breakdown()
-    assert claim.interval(sure, 0.90)[0] == pytest.approx(0.0, abs=1e-9)
+    assert claim.interval(sure, 0.95)[0] == pytest.approx(0.0, abs=1e-9)
     assert claim.interval(0.0, 0.95) == claim.gain.interval(0.95)
     narrow = claim.interval(0.05, 0.95)
     wide = claim.interval(0.1, 0.95)
@@ -435,6 +437,31 @@ def test_a_report_says_what_turns_its_advice_beside_the_interval(hidden, tmp_pat
         if "turn this advice" in reason["words"]
     ]
     assert colours == ["amber" if hidden else "green"]
+
+
+def test_columns_reassure_only_where_they_tell_and_leave_the_advice_sure():
+    """Ordinary is one that does nothing, little, more than is sure, or more than turns it."""
+    found = sensitivity(
+        None, drawn("apart", n=300, effect=2.0), n_jobs=1, random_state=0
+    )
+    claim = found.average
+    point, sure = claim.breakdown(), claim.breakdown(0.95)
+    assert 0.0 < sure < point
+    deltas = {"note": 0.0, "green": 0.9 * sure, "amber": 1.1 * sure}
+    for colour, delta in (*deltas.items(), ("amber", 1.1 * point)):
+        (one, *_) = found.benchmarks
+        turns = replace(found, benchmarks=(replace(one, delta=delta),))
+        facts = SimpleNamespace(
+            claim=claim,
+            sensitivity=turns,
+            terms=Terms(unit="euros"),
+            is_told=True,
+            level=0.95,
+        )
+        (reason,) = hidden_reasons(facts)
+        assert reason["colour"] == colour
+        assert "turn this advice" in reason["sentence"]
+        assert ("beyond" in reason["sentence"]) == (sure < delta < point)
 
 
 def test_without_one_of_three_populations_the_other_two_are_compared():

@@ -28,7 +28,8 @@ holds up to the breakdown value
 
 .. math:: \Delta^* = (N - c D - z \, \mathrm{se}) / G(h),
 
-z being 0 for the estimate and 1.645 for 95 percent. Nothing is sure where D cannot be told from 0,
+z being 0 for the estimate and 1.96 for 95 percent, so that a claim is sure where its interval lies
+above 0, or below. Nothing is sure where D cannot be told from 0,
 so that the interval of the ratio is unbounded. The interval of a ratio that allows for
 :math:`\Delta` has Fieller's lower end for :math:`N - \Delta G` and the upper one for
 :math:`N + \Delta G`. G is known far better than N and is taken as given.
@@ -51,7 +52,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +64,7 @@ from unjoined.evaluate.estimate import (
     ResultTable,
     Shown,
     bare_axes,
+    critical_value,
     estimate_dict,
     widening,
 )
@@ -168,7 +169,8 @@ class Claim:
         Parameters
         ----------
         level : float, optional
-            Confidence, of one side. Default: none, the value at which the estimate itself turns.
+            That of an interval, which turns no sooner. Default: none, the value at which the
+            estimate itself turns.
 
         Returns
         -------
@@ -201,8 +203,9 @@ class Claim:
         if level is not None:
             if not self.is_bounded:
                 return 0.0
-            z = NormalDist().inv_cdf(level)
-            left -= z * math.sqrt(max(ratio.numerator_variance, 0.0))
+            left -= critical_value(level) * math.sqrt(
+                max(ratio.numerator_variance, 0.0)
+            )
         if left <= 0.0:
             return 0.0
         moved = per_unit * abs(ratio.denominator)
@@ -314,7 +317,7 @@ class Sensitivity(Shown):
     is_rate : bool
         Whether outcomes are 0 or 1, so that differences are told in 100 people.
     level : float
-        Level of the intervals that are shown, and of one-sided claims.
+        Level of the intervals that are shown, and of claims.
     delta : float or None
         Largest difference of equal people that robust intervals allow for, outcome units.
     placebos : tuple of Placebo
