@@ -49,6 +49,7 @@ PANEL = "rows with both labels agree with the tables"
 CLAIMED = "treatments follow the known policy"
 ALIKE = "as many were treated as in the treatment table"
 COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
+MOST_POOLED = 100_000  # outcome rows that periods and regions are looked for in
 MOST_VALUES = 100  # of a column that says of which period or region a row is
 NEARLY_APART = 0.99  # share of people whose period or region is of one population alone
 EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
@@ -610,14 +611,15 @@ def find_pooled(
     Such a column has values that are of one population alone. No equal people can be compared
     then, and without the column nothing would tell that bases differ. That they do within a
     population is seen by its outcomes less what treatment adds to them, at equal other features.
-    Costs O(n log n) for each column of few values, and a regression for each that splits.
+    Costs O(n log n) for each column, of n rows at most, and a regression for each that splits.
     """
     K = rows.n_populations
+    if K == 1:
+        return ()
     outcome = np.flatnonzero(rows.cell < K)
+    outcome = outcome[:: max(len(outcome) // MOST_POOLED, 1)]
     tests, sizes = [], []
-    for column in (
-        dict.fromkeys(each.column for each in features.columns) if K > 1 else ()
-    ):
+    for column in dict.fromkeys(each.column for each in features.columns):
         own = np.array([each.column == column for each in features.columns])
         values = rows.X[np.ix_(outcome, own)]
         if len(np.unique(values[:SPLIT_ROWS], axis=0)) > MOST_VALUES:
