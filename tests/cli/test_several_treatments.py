@@ -145,8 +145,12 @@ def test_evaluate_says_what_each_treatment_is_worth(letters, fitted, tmp_path, c
     assert "--same is for one treatment" in said
     write(tmp_path, {"none": 0.0, "mail": 0.5, "phone": 1.0}, SHARES, n=200, seed=1)
     given = [*options(tmp_path), "--control", "none", "--share", "30%"]
-    run("evaluate", *given, "--model", fitted)
+    given += ["--model", fitted, "--cost", "mail=0.2,phone=50"]
+    run("evaluate", *given, code=2)
+    assert "--cost needs --value" in capsys.readouterr().err
+    run("evaluate", *given, "--value", 1)
     said = capsys.readouterr().out
+    assert "whatever is worth its cost" in said
     assert "mail: Average uplift" in said
     assert "the best for each" in said
     assert "best 30%" in said

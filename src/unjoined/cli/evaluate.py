@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from unjoined.cli.options import (
     Chunks,
     Cluster,
     Control,
-    Cost,
+    Costs,
     Count,
     Dose,
     Features,
@@ -34,6 +35,7 @@ from unjoined.cli.options import (
     Treatments,
     Value,
     Weight,
+    as_costs,
     as_share,
     split_names,
 )
@@ -53,6 +55,7 @@ from unjoined.evaluate.evaluate import (
 )
 from unjoined.evaluate.tables import was_fitted_to
 from unjoined.evaluate.terms import N_FOLDS
+from unjoined.targeting import assign_arms
 
 
 @command(
@@ -112,7 +115,7 @@ def evaluate(
             "--threshold", help="Value of treating from this uplift on; repeatable."
         ),
     ] = None,
-    cost: Cost = 0.0,
+    cost: Costs = "0",
     value: Value = None,
     delta: Annotated[
         float | None,
@@ -169,15 +172,16 @@ def evaluate(
     check_option("--estimator", estimator, ESTIMATORS)
     if tables.control is not None:
         alone: dict[str, Any] = {"--before": before, "--unaffected": unaffected}
-        alone |= {"--same": same, "--cost": cost, "--value": value, "--delta": delta}
+        alone |= {"--same": same, "--delta": delta}
         alone |= {"--chunks": chunks, "--randomised": randomised}
         _refuse_beside_control(alone)
         with noted() as notes:
-            arms = _evaluate_arms(tables, model, estimator, folds, asked)
+            money = cost, value
+            arms = _evaluate_arms(tables, model, estimator, folds, money, asked)
         _show(arms, notes, as_json=as_json)
         return
     asked["same"] = _same(same)
-    spent = _cost_in_outcomes(cost, value)
+    spent = _cost_in_outcomes(as_costs(cost)[""], value)
     with noted() as notes:
         if model is None:
             if chunks:
@@ -233,6 +237,7 @@ def _evaluate_arms(
     model: Path | None,
     estimator: str,
     folds: int,
+    money: tuple[str, float | None],
     asked: dict[str, Any],
 ) -> ArmEvaluation:
     """Evaluate each of several treatments: by a model, or by fits without each fold."""
@@ -240,7 +245,7 @@ def _evaluate_arms(
         known = load_model(model)
         data = tables.of_model(known).read()
         _refuse_own_rows(known, data, model)
-        return evaluate_arms(known, data, **asked)
+        return evaluate_arms(known, data, **_assigned(data, *money), **asked)
     if folds != N_FOLDS:
         raise InputError(
             f"several treatments are fitted without each of {N_FOLDS} folds, got --folds {folds}. "
@@ -249,7 +254,23 @@ def _evaluate_arms(
     seed = asked["random_state"]
     fitted = unfitted(estimator, seed, randomised=False, several=True)
     data = tables.read()
-    return evaluate_arms(fitted.fit(data), data, **asked)
+    given = _assigned(data, *money)
+    return evaluate_arms(fitted.fit(data), data, **given, **asked)
+
+
+def _assigned(data: SeparateLabels, cost: str, value: float | None) -> dict[str, Any]:
+    """Return who gets which treatment if each costs something, as evaluations take it."""
+    arms = data.checked.arms[1:]
+    costs = [as_costs(cost, arms)[arm] for arm in arms]
+    if not any(costs):
+        return {}
+    if value is None:
+        raise InputError(
+            "--cost needs --value, what one unit of the outcome is worth, so that treatments can "
+            "be held against what they cost."
+        )
+    worth = partial(assign_arms, value=value, cost=costs)
+    return {"assignments": {"whatever is worth its cost": worth}}
 
 
 def _refuse_own_rows(
