@@ -183,7 +183,7 @@ def advise_arms(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, An
         if own.chosen.people:
             gain = _gain(own, speeches[arm])
             is_open |= gain["colour"] != GREEN
-            each += [_ranking(own, speeches[arm]), gain, *_hidden(own)]
+            each += [_ranking(own, speeches[arm]), gain, *hidden_reasons(own)]
             each += _calibration(own)
         else:
             each.append(
