@@ -196,11 +196,14 @@ def test_tables_arrays_and_codes_are_the_same(columns, data):
     assert str(tables).splitlines()[1:] == str(data).splitlines()[1:]
 
 
-def test_a_model_is_stored_and_read_again(model, tmp_path):
+def test_a_model_is_stored_and_read_again(model, data, tmp_path):
     X = np.random.default_rng(2).normal(size=(20, 2))
     again = load_model(save_model(model, tmp_path / "arms.skops"))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert again.values_.keys() == model.values_.keys()
+    with pytest.warns(UserWarning, match="a model from a file is judged by the very"):
+        found = evaluate_arms(again, data, random_state=0)
+    assert found.arms["mail"].how == "held-out rows"
     mail = again.models_["mail"]
     np.testing.assert_allclose(
         mail.predict_policies(X), model.models_["mail"].predict_policies(X)

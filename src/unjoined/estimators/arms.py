@@ -69,6 +69,7 @@ class ArmUplift(UpliftEstimator):
     --------
     Uplift : one treatment, or a dose.
     unjoined.targeting.assign_arms : whom to give which within a budget.
+    unjoined.evaluate.evaluate_arms : what the scores are worth, on these or other rows.
 
     Notes
     -----
@@ -242,7 +243,7 @@ class ArmUplift(UpliftEstimator):
     def score(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: each treatment is scored by itself, with ``models_[arm]``."""
         raise InputError(
-            "ArmUplift has no score of all treatments together. See values_, and models_ for each."
+            "ArmUplift has no score of all treatments together. See values_, and evaluate_arms."
         )
 
     def summary_lines(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import shown
 from unjoined.data.labels import SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows
-from unjoined.errors import InputError
+from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.estimate import (
     Estimate,
     ResultTable,
@@ -29,7 +30,6 @@ from unjoined.evaluate.tables import (
     HeldOutTables,
     Rules,
     code_encoder,
-    warn_of_own_rows,
     was_fitted_to,
 )
 from unjoined.evaluate.terms import EvaluationRows, refuse_few
@@ -275,14 +275,23 @@ def evaluate_arms(
     }
     own = None not in crossfits.values() and was_fitted_to(model_or_scores, tables)
     if not own:
-        warn_of_own_rows([model_or_scores], tables, stacklevel=2)
+        if was_fitted_to(model_or_scores, tables):
+            warnings.warn(
+                "a model from a file is judged by the very rows it was fitted to, which flatters "
+                "it. Give rows that it has not seen, or fit it to these rows again.",
+                UnjoinedWarning,
+                stacklevel=2,
+            )
         crossfits = cross_fit_arms(tables, n_jobs=n_jobs, rng=rng)
     views = arm_labels(tables, crossfits.values())
     evaluate = cross_evaluate if own else evaluate_uplift
     found, rows, scores = {}, [], []
     for arm, view in views.items():
+        scored = models[arm]
+        if not own:  # all of what was to be warned of has been said
+            scored = getattr(scored, "predict", scored)
         found[arm] = evaluate(
-            models[arm],
+            scored,
             view,
             target=target,
             rules=rules,

@@ -187,7 +187,10 @@ def advise_arms(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, An
             each += _calibration(own)
         else:
             each.append(
-                _reason(NOTE, "Nobody gets it: another one, or none, brings more.")
+                _reason(
+                    NOTE,
+                    "Nobody gets it: by predictions, costs and budget others, or none, are better.",
+                )
             )
         reasons += [_reason(r["colour"], f"{arm}: {r['sentence']}") for r in each]
     reasons += _people(next(iter(facts.arms.values())))
