@@ -23,7 +23,8 @@ time: seconds of an evaluation, and of what it says of sensitivity once its sums
 
 hillstrom: a mail trial is taken apart. Its customers are dealt to two populations, and mailed, by a
 column that is then hidden. What equal people then differ by is known from all 64,000 customers, and
-so is the effect. Claimed is that mails gain more than they cost, at a cost just above the effect.
+so is the effect. Claimed is that mails gain more than they cost, at a cost just above the effect. A
+report does not warn where it calls good what an ordinary hidden trait would do.
 
 Finished draws are kept in a file, so that a run resumes where it stopped. A share s over n draws
 has a standard error of sqrt(s (1 - s) / n).
@@ -50,6 +51,7 @@ from unjoined._typing import Array
 from unjoined.datasets import fetch_email
 from unjoined.evaluate import Sensitivity, evaluate_uplift, sensitivity, uplift_bounds
 from unjoined.evaluate.ranks import EvaluatedTables
+from unjoined.evaluate.sensitivity import NOTHING
 
 PEOPLE = 400_000
 SAVE_EVERY = 5
@@ -450,8 +452,9 @@ def trial_draw(trial: Trial, n: int, seed: int) -> dict[str, float]:
         "robust covers": float(low <= trial.truth <= high),
         "false claim": float(sure > 0.0),
         "false claim, 95% sure up to delta": float(sure >= trial.delta),
-        "false claim that stays green": float(
-            sure > 0.0 and found.overturns(false.average) is None
+        "false claim, no warning": float(
+            usual is not None
+            and sure > usual.delta >= NOTHING * false.average.breakdown()
         ),
         "breakdown of a gain": average.breakdown(),
         "breakdown of a gain below delta": float(average.breakdown() < trial.delta),

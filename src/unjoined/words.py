@@ -121,6 +121,13 @@ FINDINGS = {
         "{worth:,.0f}, and cover {coverage:.0%} of it).",
         "Restrict the target to people like those in the tables.",
     ),
+    "populations.pooled": (
+        "population {population} is made of several values of {column!r} that no other population "
+        "has, and equal people respond unalike among them, by up to {difference} (corrected p "
+        "{p:.2g}), as they may between populations.",
+        "Give each of them its own name as a population, so that what they share is tested. To "
+        "leave the column out would only hide it.",
+    ),
     "populations.apart": (
         "populations {where} differ in their features ({feature} by {difference:+.2f} standard "
         "deviations), so much that hardly anyone of one has a like in the other.",

@@ -96,6 +96,21 @@ def test_a_control_counts_in_its_own_spreads():
     assert [each["name"] for each in said] == list(controls)
 
 
+def test_a_placebo_of_too_wide_an_interval_is_no_good_news():
+    """Of the same expected outcome: noise alone makes it say nothing; without, it is good news."""
+    data = drawn()
+    for noise, says in ((0.3, "too little to turn it"), (10.0, "nothing")):
+        found = sensitivity(None, data, before=earlier(0.0, noise=noise), **OPTIONS)
+        (placebo,) = found.placebos
+        silent = noise > 1.0
+        assert not placebo.is_rejected
+        assert (placebo.largest > found.average.breakdown()) == silent
+        assert found.is_silent(placebo) == silent
+        assert found.to_dict()["placebos"][0]["says_nothing"] == silent
+        assert ("That says nothing, good or bad" in str(found)) == silent
+        assert found.beside_tables()[0][2][0][-1] == says
+
+
 def test_what_cannot_be_earlier_outcomes_is_refused():
     data = drawn(n=60)
     before = earlier(0.0, 60)

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from unjoined import SeparateLabels, Uplift, load_model, save_model
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
 from unjoined.evaluate import diagnose, effect_summary, evaluate_uplift, sensitivity
+from unjoined.evaluate.checks import find_pooled
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.sensitivity import average_claim, benchmarks_of, without_each
 from unjoined.evaluate.terms import linear_evaluation
 from unjoined.report import Terms, report_with_numbers
+from unjoined.report.advice import hidden_reasons
 from unjoined.words import robustness_in_words
 
 pytestmark = pytest.mark.usefixtures("two_folds")
@@ -111,7 +114,7 @@ def test_a_claim_turns_where_its_robust_interval_reaches_0():
     assert claim.gains
     sure = claim.breakdown(0.95)
     assert 0.0 < sure < claim.breakdown()
-    assert claim.interval(sure, 0.90)[0] == pytest.approx(0.0, abs=1e-9)
+    assert claim.interval(sure, 0.95)[0] == pytest.approx(0.0, abs=1e-9)
     assert claim.interval(0.0, 0.95) == claim.gain.interval(0.95)
     narrow = claim.interval(0.05, 0.95)
     wide = claim.interval(0.1, 0.95)
@@ -359,6 +362,47 @@ def test_a_verdict_is_amber_where_a_trait_like_an_ordinary_column_would_turn_it(
         assert found.to_dict()["sensitivity"]["ordinary"] == "x3"
 
 
+def in_periods(base, policy=0.0, shared=False):
+    """The tables with a column of periods, two of each population or the same two of both.
+
+    In the second of them responses are higher by ``base``, and ``policy`` more are treated.
+    """
+    data, rng = drawn("apart", n=300), np.random.default_rng(1)
+    later = rng.integers(0, 2, data.n_rows)
+    X = np.asarray(data.X).copy()
+    X[:, 2] = later if shared else later + 2.0 * (np.asarray(data.population) == "B")
+    more = (rng.random(data.n_rows) < policy) & (later == 1)
+    t = np.where(np.isnan(data.treatment), np.nan, np.maximum(data.treatment, more))
+    y = data.y - 0.6 * np.asarray(data.X)[:, 2] + base * later
+    return SeparateLabels(X, y, t, data.population)
+
+
+def test_a_population_of_several_periods_with_other_bases_is_told_of():
+    """If it alone has them; people are treated unalike in them, which by itself is no harm."""
+
+    def pooled(**changes):
+        rows = evaluated(in_periods(**changes))
+        return find_pooled(rows, NamedFeatures.of(rows.X)[1], "AB")
+
+    found = pooled(base=0.8)
+    assert [(each.column, each.population) for each in found] == [
+        ("x3", "A"),
+        ("x3", "B"),
+    ]
+    for each in found:
+        assert each.difference == pytest.approx(0.8, abs=4 * 1.2 * np.sqrt(2 / 150))
+        assert each.p_value < 0.001
+    assert all(each.p_value > 0.05 for each in pooled(base=0.0, policy=0.2))
+    assert pooled(base=0.8, shared=True) == ()
+    verdict = diagnose(in_periods(0.8), random_state=0)
+    first = verdict.findings[0]
+    assert (verdict.colour, first.code) == ("red", "populations.pooled")
+    assert "several values of 'x3' that no other population has" in verdict.headline
+    assert "its own name" in first.remedy
+    codes = [each.code for each in verdict.findings]
+    assert "populations.apart" not in codes  # which would say to leave the column out
+
+
 def test_where_chance_decided_on_the_population_nothing_hidden_differs():
     data = drawn("apart", n=300, hidden=1.0, effect=0.5)
     found = diagnose(data, randomised=True, random_state=0)
@@ -393,6 +437,31 @@ def test_a_report_says_what_turns_its_advice_beside_the_interval(hidden, tmp_pat
         if "turn this advice" in reason["words"]
     ]
     assert colours == ["amber" if hidden else "green"]
+
+
+def test_columns_reassure_only_where_they_tell_and_leave_the_advice_sure():
+    """Ordinary is one that does nothing, little, more than is sure, or more than turns it."""
+    found = sensitivity(
+        None, drawn("apart", n=300, effect=2.0), n_jobs=1, random_state=0
+    )
+    claim = found.average
+    point, sure = claim.breakdown(), claim.breakdown(0.95)
+    assert 0.0 < sure < point
+    deltas = {"note": 0.0, "green": 0.9 * sure, "amber": 1.1 * sure}
+    for colour, delta in (*deltas.items(), ("amber", 1.1 * point)):
+        (one, *_) = found.benchmarks
+        turns = replace(found, benchmarks=(replace(one, delta=delta),))
+        facts = SimpleNamespace(
+            claim=claim,
+            sensitivity=turns,
+            terms=Terms(unit="euros"),
+            is_told=True,
+            level=0.95,
+        )
+        (reason,) = hidden_reasons(facts)
+        assert reason["colour"] == colour
+        assert "turn this advice" in reason["sentence"]
+        assert ("beyond" in reason["sentence"]) == (sure < delta < point)
 
 
 def test_without_one_of_three_populations_the_other_two_are_compared():

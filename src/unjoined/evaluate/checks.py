@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -29,6 +29,7 @@ from unjoined._validation import KINDS, TREATMENT
 from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import UnjoinedWarning
+from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.strength import against_zero
 from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.basis import Scaling
@@ -48,6 +49,9 @@ PANEL = "rows with both labels agree with the tables"
 CLAIMED = "treatments follow the known policy"
 ALIKE = "as many were treated as in the treatment table"
 COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
+MOST_POOLED = 100_000  # outcome rows that periods and regions are looked for in
+MOST_VALUES = 100  # of a column that says of which period or region a row is
+NEARLY_APART = 0.99  # share of people whose period or region is of one population alone
 EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
 
 
@@ -588,3 +592,80 @@ def check_shared_outcomes(rows: EvaluationRows, Z: Array) -> list[Check]:
         test = rows.totals(columns).chi_square()
         checks.append(Check(f"one law of outcomes ({name})", ALL_TABLES, *test))
     return checks
+
+
+class Pooled(NamedTuple):
+    """Periods or regions of one population whose people respond unalike, as equal people would."""
+
+    column: str  # that names the period or region
+    population: str
+    difference: float  # largest of the mean outcome at equal features and treatment, outcome units
+    p_value: float  # corrected by Holm's method
+
+
+def find_pooled(
+    rows: EvaluationRows, features: NamedFeatures, names: Sequence[Any]
+) -> tuple[Pooled, ...]:
+    """Return columns that split populations into periods or regions with other bases.
+
+    Such a column has values that are of one population alone. No equal people can be compared
+    then, and without the column nothing would tell that bases differ. That they do within a
+    population is seen by its outcomes less what treatment adds to them, at equal other features.
+    Costs O(n log n) for each column, of n rows at most, and a regression for each that splits.
+    """
+    K = rows.n_populations
+    if K == 1:
+        return ()
+    outcome = np.flatnonzero(rows.cell < K)
+    outcome = outcome[:: max(len(outcome) // MOST_POOLED, 1)]
+    tests, sizes = [], []
+    for column in dict.fromkeys(each.column for each in features.columns):
+        own = np.array([each.column == column for each in features.columns])
+        values = rows.X[np.ix_(outcome, own)]
+        if len(np.unique(values[:SPLIT_ROWS], axis=0)) > MOST_VALUES:
+            continue
+        _, place = np.unique(values, axis=0, return_inverse=True)
+        place = place.ravel()
+        people = np.zeros((int(place.max()) + 1, K))
+        np.add.at(people, (place, rows.cell[outcome]), 1.0)
+        if people.max(axis=1).sum() < NEARLY_APART * people.sum():
+            continue
+        for k, name in enumerate(names):
+            told = np.flatnonzero(people[:, k] >= LEAST_ROWS)
+            inside = (rows.cell[outcome] == k) & np.isin(place, told)
+            if len(told) > 1:
+                member = (place[inside, None] == told[1:]) * 1.0
+                difference, test = _unalike(rows, outcome[inside], ~own, member)
+                tests.append(Check(column, str(name), *test))
+                sizes.append(difference)
+    return tuple(
+        Pooled(test.what, test.where, size, test.corrected)
+        for test, size in zip(correct(tests), sizes, strict=True)
+    )
+
+
+def _unalike(
+    rows: EvaluationRows, at: IntArray, others: NDArray[np.bool_], member: Array
+) -> tuple[float, tuple[float, float]]:
+    """Return by how much groups of a population's outcome rows differ, and a test that they do.
+
+    ``others`` (d,) are the features that people of two groups are compared at, and ``member``
+    (m, G - 1) says who is in which group. What treatment adds is what these features say of it.
+    """
+    share = rows.share[at]
+    Z = np.clip(Scaling.of_rows(rows.X[at], share)(rows.X[at]), -CUT, CUT)[:, others]
+    B = np.column_stack([np.ones(len(at)), Z, Z**2])
+    root = np.sqrt(share)[:, None]
+
+    def left(values: Array) -> Array:
+        """Return what the features leave of columns (m, q)."""
+        beta = np.linalg.lstsq(root * B, root * values, rcond=None)[0]
+        return np.asarray(values - B @ beta)
+
+    own = rows.met[at] * left(rows.effect[at, None])[:, 0]
+    base = rows.dose * (rows.untreated[at] + rows.residual[at]) + own
+    apart, rest = left(member), left(base[:, None])
+    level = np.linalg.lstsq(root * apart, root * rest, rcond=None)[0][:, 0]
+    scores = np.zeros((len(rows.cell), member.shape[1]))
+    scores[at] = apart * rest
+    return float(np.ptp(np.append(level, 0.0))), rows.totals(scores).chi_square()

@@ -32,6 +32,7 @@ from unjoined.evaluate.checks import (
     check_treated,
     compare,
     correct,
+    find_pooled,
     implied_means,
     shared_rows,
     table_doubts,
@@ -625,7 +626,8 @@ def diagnose(
             if randomised
             else _hidden_differences(own, rows, features),
         )
-        asides = asides._replace(z=z, regions=aimed, apart=apart)
+        pooled = find_pooled(own, features, rows.names)
+        asides = asides._replace(z=z, regions=aimed, apart=apart, pooled=pooled)
     judged = judge(replace(diagnosis, checks=correct(checks)), asides)
     if own is None:
         return judged

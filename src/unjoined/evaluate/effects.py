@@ -82,7 +82,7 @@ class GroupEffect:
         Mean of the model's predictions; nan without a model.
     breakdown, breakdown_sure : float
         By how much equal people may differ between populations before the uplift turns, and up to
-        where it is sure at the level of the summary, one-sided; outcome units. See `sensitivity`.
+        where its interval at the level of the summary does; outcome units. See `sensitivity`.
     """
 
     where: str

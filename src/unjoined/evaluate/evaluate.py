@@ -802,7 +802,7 @@ def sensitivity(
         Other outcomes that treatment cannot have changed, by name, for each row of the data that
         has an outcome. They say by how many spreads of an outcome equal people differ.
     same, target, level, crossfit, n_jobs, random_state
-        As in `evaluate_uplift`. Claims are one-sided at this level.
+        As in `evaluate_uplift`. A claim is sure if its interval of this level is.
 
     Returns
     -------

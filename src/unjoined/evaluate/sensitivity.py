@@ -28,7 +28,8 @@ holds up to the breakdown value
 
 .. math:: \Delta^* = (N - c D - z \, \mathrm{se}) / G(h),
 
-z being 0 for the estimate and 1.645 for 95 percent. Nothing is sure where D cannot be told from 0,
+z being 0 for the estimate and 1.96 for 95 percent, so that a claim is sure where its interval lies
+above 0, or below. Nothing is sure where D cannot be told from 0,
 so that the interval of the ratio is unbounded. The interval of a ratio that allows for
 :math:`\Delta` has Fieller's lower end for :math:`N - \Delta G` and the upper one for
 :math:`N + \Delta G`. G is known far better than N and is taken as given.
@@ -51,7 +52,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +64,7 @@ from unjoined.evaluate.estimate import (
     ResultTable,
     Shown,
     bare_axes,
+    critical_value,
     estimate_dict,
     widening,
 )
@@ -99,6 +100,12 @@ RIDGE = 1e-8  # so that columns which repeat others do no harm
 NOTHING = 0.005  # of a breakdown value that is not told
 SHOWN = 6  # benchmarks that are printed
 EVERYONE = "everyone"
+# What an outcome says that must gain nothing, by whether it is rejected and whether it is silent.
+SAYS = {
+    (True, False): "people differ",
+    (False, True): "nothing",
+    (False, False): "too little to turn it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,8 @@ class Claim:
         Parameters
         ----------
         level : float, optional
-            Confidence, of one side. Default: none, the value at which the estimate itself turns.
+            That of an interval, which turns no sooner. Default: none, the value at which the
+            estimate itself turns.
 
         Returns
         -------
@@ -195,8 +203,9 @@ class Claim:
         if level is not None:
             if not self.is_bounded:
                 return 0.0
-            z = NormalDist().inv_cdf(level)
-            left -= z * math.sqrt(max(ratio.numerator_variance, 0.0))
+            left -= critical_value(level) * math.sqrt(
+                max(ratio.numerator_variance, 0.0)
+            )
         if left <= 0.0:
             return 0.0
         moved = per_unit * abs(ratio.denominator)
@@ -308,7 +317,7 @@ class Sensitivity(Shown):
     is_rate : bool
         Whether outcomes are 0 or 1, so that differences are told in 100 people.
     level : float
-        Level of the intervals that are shown, and of one-sided claims.
+        Level of the intervals that are shown, and of claims.
     delta : float or None
         Largest difference of equal people that robust intervals allow for, outcome units.
     placebos : tuple of Placebo
@@ -381,6 +390,22 @@ class Sensitivity(Shown):
         if usual is None or usual.delta < claim.breakdown():
             return None
         return usual
+
+    def is_silent(self, placebo: Placebo) -> bool:
+        """Tell whether an outcome that must gain nothing has too wide an interval to say anything.
+
+        Parameters
+        ----------
+        placebo : Placebo
+            One of these.
+
+        Returns
+        -------
+        bool
+            Whether it neither tells of a difference nor rules out one that turns the average.
+        """
+        rules_out = placebo.largest < self.average.breakdown()
+        return not (placebo.is_rejected or rules_out)
 
     def robustness(self, delta: float) -> float:
         """Return the R = S at which a hidden trait makes equal people differ by ``delta``.
@@ -502,12 +527,24 @@ class Sensitivity(Shown):
             f"gain {in_brackets(placebo.gain, self.level)}. "
         )
         most = self.said(placebo.largest)
+        turns = self.said(self.average.breakdown())
         if placebo.is_rejected:
             return (
                 f"{said}So equal people do differ, as if by {self.said(placebo.delta)} and by at "
                 f"most {most}."
             )
-        return f"{said}That may be nothing; at most it is a difference of {most}."
+        if self.is_silent(placebo):
+            allows = (
+                f"a difference of {most}" if math.isfinite(placebo.largest) else "any"
+            )
+            return (
+                f"{said}That says nothing, good or bad: its interval allows for {allows}, and "
+                f"{turns} turn the average."
+            )
+        return (
+            f"{said}That may be nothing; at most it is a difference of {most}, and it takes "
+            f"{turns} to turn the average."
+        )
 
     def benchmark_words(
         self, claim: Claim | None = None, unit: str = UNITS
@@ -577,6 +614,8 @@ class Sensitivity(Shown):
         rows = self.frame_rows()
         plain["claims"] = rows[: len(self.claims)]
         plain["differenced"] = rows[len(self.claims) :]
+        for each, placebo in zip(plain["placebos"], self.placebos, strict=True):
+            each["says_nothing"] = self.is_silent(placebo)
         usual = self.ordinary
         plain["ordinary"] = None if usual is None else usual.column
         plain["words"] = self.sentences()
@@ -606,11 +645,12 @@ class Sensitivity(Shown):
                 in_digits(each.delta, 2),
                 in_digits(each.largest, 2),
                 f"{each.delta / value:.0%}" if value > 0.0 else "",
+                SAYS[(each.is_rejected, self.is_silent(each))],
             )
             for each in self.placebos
         ]
         what = ("outcome", "seems to gain", f"{self.level:.0%} interval", "p")
-        far = ("as if people differ by", "at most", "of what turns the average")
+        far = ("as if people differ by", "at most", "of what turns the average", "says")
         return "What must gain nothing", (*what, *far), rows
 
     def claims_table(self, *, with_gains: bool = True) -> list[ResultTable]:

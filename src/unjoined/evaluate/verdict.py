@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unjoined.evaluate.checks import ALIKE, ALL_TABLES, CLAIMED, COPIED, PANEL, Doubt
+from unjoined.evaluate.checks import (
+    ALIKE,
+    ALL_TABLES,
+    CLAIMED,
+    COPIED,
+    PANEL,
+    Doubt,
+    Pooled,
+)
 from unjoined.evaluate.estimate import IDENTIFIED, MANY, STRONG, UNKNOWN, WEAK
 from unjoined.evaluate.regions import Regions
 from unjoined.evaluate.strength import IdentificationStrength
@@ -192,6 +200,7 @@ class Asides(NamedTuple):
     z: float = math.nan  # of the policy gap over all people
     regions: Regions | None = None
     apart: str = ""  # why the target cannot be reached, if so
+    pooled: tuple[Pooled, ...] = ()  # columns that split populations
 
 
 def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
@@ -383,12 +392,37 @@ def _overlap(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             )
 
 
+def _pooled(d: Diagnosis, a: Asides) -> Finding | None:
+    """Tell of a population that is made of periods or regions whose people respond unalike."""
+    turns = d.sensitivity
+    if turns is None:
+        return None
+    large = TINY_DIFFERENCE * turns.sigma
+    found = [p for p in a.pooled if p.p_value < 0.05 and p.difference > large]
+    if not found:
+        return None
+    worst = max(found, key=lambda each: each.difference)
+    return _finding(
+        UNKNOWN,
+        "populations.pooled",
+        column=worst.column,
+        population=worst.population,
+        difference=turns.said(worst.difference),
+        p=worst.p_value,
+    )
+
+
 def _between(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of populations whose people differ."""
+    pooled = _pooled(d, a)
+    if pooled is not None:
+        yield pooled
     for balance in d.between:
         large = abs(balance.difference) >= SMALL_DIFFERENCE
         grade, code = IDENTIFIED, "populations.differ"
         if balance.told_apart > APART:
+            if pooled is not None:
+                continue  # to leave the column out, as is usual, would hide what it shows
             grade, code = UNKNOWN, "populations.apart"
         elif not (large and any(check.is_rejected for check in balance.checks)):
             continue

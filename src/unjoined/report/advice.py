@@ -8,6 +8,7 @@ from typing import Any
 
 from unjoined._validation import OUTCOME
 from unjoined.evaluate.estimate import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
+from unjoined.evaluate.sensitivity import NOTHING
 from unjoined.evaluate.verdict import AMBER, GREEN, RED
 from unjoined.report.facts import ArmFacts, Facts, Stage
 from unjoined.words import (
@@ -129,7 +130,7 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
         _tables(facts),
         _ranking(facts, speech),
         gain,
-        *_hidden(facts),
+        *hidden_reasons(facts),
         *_calibration(facts),
         *_people(facts),
         *(_reason(NOTE, note) for note in getattr(facts.model, "notes_", ())),
@@ -182,7 +183,7 @@ def advise_arms(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, An
         if own.chosen.people:
             gain = _gain(own, speeches[arm])
             is_open |= gain["colour"] != GREEN
-            each += [_ranking(own, speeches[arm]), gain, *_hidden(own)]
+            each += [_ranking(own, speeches[arm]), gain, *hidden_reasons(own)]
             each += _calibration(own)
         else:
             each.append(
@@ -509,7 +510,7 @@ def turning_point(facts: Facts) -> str:
     return turns.in_words(claim, subject, facts.terms.unit)
 
 
-def _hidden(facts: Facts) -> list[Reason]:
+def hidden_reasons(facts: Facts) -> list[Reason]:
     """Say whether a hidden trait such as ordinary columns are would turn the advice."""
     claim, turns = facts.claim, facts.sensitivity
     usual = None if turns is None else turns.ordinary
@@ -523,8 +524,21 @@ def _hidden(facts: Facts) -> list[Reason]:
         f"equal people of the populations differ by {turns.said(usual.delta, unit)}"
     )
     value = turns.said(claim.breakdown(), unit)
+    sure = claim.breakdown(facts.level)
     if turns.overturns(claim) is not None:
         return [_reason(AMBER, f"{would}. {value} turn this advice.")]
+    if 0.0 < sure <= usual.delta:
+        surely = turns.said(sure, unit)
+        so = (
+            f"It takes {value} to turn this advice, but beyond {surely} it is not sure."
+        )
+        return [_reason(AMBER, f"{would}. {so}")]
+    if usual.delta < NOTHING * claim.breakdown():
+        none = (
+            "Few columns or none would make equal people differ if they were hidden. That is no "
+            f"proof that nothing does: it takes {value} to turn this advice."
+        )
+        return [_reason(NOTE, none)]
     return [_reason(GREEN, f"{would}, and it takes {value} to turn this advice.")]
 
 

@@ -30,6 +30,7 @@ LONGEST = 18  # letters of a name beside it
 FULL_GAP = 0.2  # policy gap from which people count in full
 BINS = 24
 MOST_COLUMNS, MOST_NAMED = 12, 4  # dots of columns, and of those with a name beside
+LOW = 0.15  # share of the height of a chart, below which a name would cover the axis
 LETTERS = 40  # that fit below a chart
 
 
@@ -278,11 +279,13 @@ def hidden_figure(facts: Facts) -> Figure | None:
     if claim is None or turns is None or not (claim.gains and turns.sigma > 0.0):
         return None
     some = turns.benchmarks[:MOST_COLUMNS]
+    is_sure = claim.breakdown(facts.level) > 0.0
+    dashed = ", beyond the dashed one it is no longer sure" if is_sure else ""
     most = 1.25 * max([0.25, *(each.population for each in some)])
     chart = Chart(
         "Hidden traits that would turn the advice",
-        "Beyond the solid line a trait that no column records turns the advice, beyond the dashed "
-        "one it is no longer sure. Dots are the columns, as if each was hidden.",
+        f"Beyond the solid line a trait that no column records turns the advice{dashed}. Dots are "
+        "the columns, as if each was hidden.",
         (0.0, 1.0),
         (0.0, most),
         "how far it tells the outcome (correlation)",
@@ -300,12 +303,15 @@ def hidden_figure(facts: Facts) -> Figure | None:
             chart.line([start, *R[inside]], [most, *S[inside]], css)
     for i, each in enumerate(some):
         chart.point(each.outcome, each.population, "point", r="4.5")
-        if i < MOST_NAMED:
+        if (
+            i < MOST_NAMED and each.delta > 0.0
+        ):  # those at an edge would cover each other
             left = each.outcome > 0.7
             x = chart.to_x(each.outcome) + (-8 if left else 8)
             anchor = "end" if left else "start"
-            y = chart.to_y(each.population) + (-6 if i % 2 == 0 else 15)
-            chart.write(x, y, short(each.column), text_anchor=anchor)
+            above = i % 2 == 0 or each.population < LOW * most
+            y = chart.to_y(each.population) + (-6 if above else 15)
+            chart.write(x, y, short(each.column), "label told", text_anchor=anchor)
     value = claim.breakdown()
     rows = (
         (
