@@ -18,6 +18,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.model_file import rows_held
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import WeightedUplift
+from unjoined.evaluate.rules import TREAT, TreeRule
 from unjoined.model.additive_basis import AdditiveBasis, Curve
 from unjoined.model.basis import (
     FourierBasis,
@@ -29,6 +30,7 @@ from unjoined.model.basis import (
 from unjoined.model.draw import PrincipalBasis
 from unjoined.model.families import FARTHEST as FARTHEST_LOG
 from unjoined.model.families import BernoulliFamily, PoissonFamily
+from unjoined.model.trees import Bounds
 
 __all__ = ["export_sql"]
 
@@ -44,6 +46,10 @@ FARTHEST, FARTHEST_LINE = (
 )  # standard deviations, of all functions and of lines
 LARGEST_EXPONENT = 700.0
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
+NAMELESS = (
+    "the {} was fitted to plain arrays, so it does not know the names of its columns. {} a data "
+    "frame or tables to export it as SQL."
+)
 DIGITS = 16  # of whole numbers that doubles tell apart
 OUTPUT = "uplift"
 FENCE = "OFFSET 0 ROWS"  # skips nothing
@@ -64,9 +70,9 @@ def export_sql(
 
     Parameters
     ----------
-    model : Uplift, MinMaxUplift or WeightedUplift
-        Fitted to a data frame or to tables; bases of
-        this package.
+    model : Uplift, MinMaxUplift, WeightedUplift or TreeRule
+        Fitted to a data frame or to tables; bases of this package. Or a rule that `learn_rule` found
+        by such.
     path : path, optional
         A file to write the query to.
     table : str or sequence of str, default="people"
@@ -79,7 +85,8 @@ def export_sql(
     -------
     str
         A query without a semicolon, which may stand in brackets within another one. Its columns
-        are those of ``keep`` and ``uplift``, in units of the outcome.
+        are those of ``keep`` and ``uplift``, in units of the outcome; of a rule ``treat``, 1 or 0,
+        or ``treatment``, a name or NULL.
 
     Raises
     ------
@@ -110,6 +117,9 @@ def export_sql(
     SELECT "_0" AS "age", ... AS "uplift"
     FROM ...
     """
+    if isinstance(model, TreeRule):
+        text = _rule_query(model, table, keep)
+        return text if path is None else _kept_in(path, text)
     check_is_fitted(model)
     scaling, basis, coef, weight, curve = _parts(model)
     columns, one_hot, fills = _columns(model)
@@ -120,8 +130,7 @@ def export_sql(
                 f"the columns {names[alike.index(name.lower())]!r} and {name!r} have one name in "
                 "most databases, where capitals do not count. Rename one and fit again."
             )
-    parts = [table] if isinstance(table, str) else list(table)
-    query = _Query(".".join(map(identifier, parts)), names, list(keep) or names)
+    query = _Query(_named(table), names, list(keep) or names)
     numbers = query.layer(
         expression
         for column in columns
@@ -148,9 +157,71 @@ def export_sql(
             f"the query would have {len(text):,} characters, more than most databases take. Fit "
             "a model with fewer functions, such as MinMaxUplift with fewer n_centers."
         )
-    if path is not None:
-        replace_file(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
+    return text if path is None else _kept_in(path, text)
+
+
+def _kept_in(path: str | os.PathLike[str], text: str) -> str:
+    """Write a query to a file, and return it."""
+    replace_file(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
     return text
+
+
+def _named(table: str | Sequence[str]) -> str:
+    parts = [table] if isinstance(table, str) else list(table)
+    return ".".join(map(identifier, parts))
+
+
+def _rule_query(rule: TreeRule, table: str | Sequence[str], keep: Sequence[str]) -> str:
+    """Return a rule as a CASE over the columns that it names."""
+    encoder = rule.features.encoder
+    if encoder is None:
+        raise InputError(NAMELESS.format("rule", "Learn it from"))
+    numbers = [
+        expression
+        for column in encoder.columns_
+        for expression in _numbers(column, one_hot=True, fills=True)
+    ]
+    used = sorted({j for leaf in rule.leaves for j in leaf.bounds})
+    called = {j: identifier(rule.features.columns[j].name) for j in used}
+    kept = list(keep) or list(encoder.feature_names_in_)
+    inner = [
+        f"{identifier(name)} AS {identifier(f'_{k}')}" for k, name in enumerate(kept)
+    ]
+    inner += [f"{numbers[j]} AS {called[j]}" for j in used]
+    single = rule.treatments == (TREAT,)
+    output = "treat" if single else "treatment"
+    if output in kept:
+        raise InputError(
+            f"the query cannot copy the column {output!r}, because it has its own of that name. "
+            "Rename yours, or name other columns to keep."
+        )
+    cases = [
+        f"WHEN {_conditions(leaf.bounds, called)} THEN {1 if single else literal(leaf.treatment)}"
+        for leaf in rule.leaves
+        if leaf.treatment
+    ]
+    case = (
+        f"CASE {' '.join(cases)} ELSE {0 if single else 'NULL'} END" if cases else "0"
+    )
+    outer = [
+        f"{identifier(f'_{k}')} AS {identifier(name)}" for k, name in enumerate(kept)
+    ]
+    outer.append(f"{case} AS {identifier(output)}")
+    columns = ", ".join(inner) or "1"
+    return (
+        f"-- {' '.join(rule.sentences()[: len(rule.treatments)])}\n"
+        f"SELECT {', '.join(outer)}\n"
+        f"FROM (SELECT {columns}\nFROM {_named(table)}) AS {identifier('_rows')}"
+    )
+
+
+def _conditions(bounds: Bounds, called: dict[int, str]) -> str:
+    """Return the conditions that lead to a leaf."""
+    words = []
+    for j, (low, high) in sorted(bounds.items()):
+        words += [f"{called[j]} > {_number(low)}"] * bool(np.isfinite(low))
+        words += [f"{called[j]} <= {_number(high)}"] * bool(np.isfinite(high))
+    return " AND ".join(words) or "TRUE"
 
 
 def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None, str]:
@@ -183,10 +254,7 @@ def _columns(model: Any) -> tuple[tuple[ColumnCode, ...], bool, bool]:
         return encoder.columns_, encoder.categories == "one-hot", True
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        raise InputError(
-            "the model was fitted to plain arrays, so it does not know the names of its columns. "
-            "Fit it to a data frame or to tables to export it as SQL."
-        )
+        raise InputError(NAMELESS.format("model", "Fit it to"))
     ranges = getattr(model, "training_range_", None)
     fill = np.zeros(len(names)) if ranges is None else ranges[2]
     encoder = TableEncoder.of_numbers([str(name) for name in names], fill)

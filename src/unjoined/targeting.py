@@ -19,12 +19,16 @@ from unjoined._validation import (
 )
 from unjoined.errors import InputError
 from unjoined.evaluate.curves import fill_from_top, group_ties
+from unjoined.evaluate.rules import RuleLeaf, TreeRule, learn_rule
 
 __all__ = [
     "Gain",
+    "RuleLeaf",
+    "TreeRule",
     "assign_arms",
     "budget_rule",
     "expected_gain",
+    "learn_rule",
     "optimal_rule",
     "profit_rule",
     "top_share_rule",
