@@ -71,8 +71,8 @@ def export_sql(
     Parameters
     ----------
     model : Uplift, MinMaxUplift, WeightedUplift or TreeRule
-        Fitted to a data frame or to tables; bases of this package. Or a rule that `learn_rule` found
-        by such.
+        Fitted to a data frame or to tables; bases of this package. Or a rule of
+        `learn_rule` by such.
     path : path, optional
         A file to write the query to.
     table : str or sequence of str, default="people"

@@ -56,7 +56,7 @@ COMMANDS = {
     ),
     "aggregate": (
         "sums",
-        "Turn one party's tables into a file of sums for the agreed plan.",
+        "Turn one party's tables into a file of sums, or into SQL that makes them.",
     ),
     "merge": ("sums", "Add up files of sums that were made with one plan."),
 }
