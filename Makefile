@@ -13,7 +13,7 @@ OLDEST_VENV ?= .venv-oldest
 OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_settings.py tests/cli/test_stops.py tests/cli/test_aggregate.py tests/data/test_cluster.py \
 	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
 	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
-	tests/data/test_files.py tests/data/test_dask.py tests/federated/test_sums_file.py \
+	tests/data/test_files.py tests/data/test_dask.py tests/federated/test_sums_file.py tests/federated/test_warehouse.py \
 	tests/model/test_box_qp.py tests/plot tests/estimators/test_persist.py \
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml constraints.txt
@@ -86,7 +86,7 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "Python 3.11 is needed; set OLDEST_PYTHON=/path/to/it"; exit 1; }
 	$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
-	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,dask]' pytest
+	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,dask,warehouse]' pytest duckdb-extension-postgres-scanner
 	@touch $@
 
 # Old versions warn about each other, which does not count as a failure. Torch is not installed

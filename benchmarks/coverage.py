@@ -6,11 +6,12 @@ Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/cover
 Designs and two sizes. In three of them rows are no independent people: customers have 4 or 20 rows
 each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In one the
 policies are known, in another 100 people have both labels, in one treatments are doses. In one the
-outcome is a count of more variance than Poisson's, for the relative effect. In each draw a fixed
-score, wrong in places as models are, is evaluated on fresh tables. The truth is that of the same
-score over 400,000 people, who count by the true policies. Finished draws are kept in a file, so
-that a run resumes where it stopped. A share s over n draws has a standard error of
-sqrt(s (1 - s) / n).
+outcome is a count of more variance than Poisson's, for the relative effect. Two treatments in four
+places are a study of their own (--arms, to benchmarks/results/arms.json): of fits, and evaluations
+on other rows. In each draw a fixed score, wrong in places as models are, is evaluated on fresh
+tables. The truth is that of the same score over 400,000 people, who count by the true policies.
+Finished draws are kept in a file, so that a run resumes where it stopped. A share s over n draws
+has a standard error of sqrt(s (1 - s) / n).
 """
 
 import argparse
@@ -30,7 +31,7 @@ from unjoined import ArmUplift, SeparateLabels
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.data.rows import label_rows
-from unjoined.evaluate import Estimate, Evaluation, evaluate_uplift
+from unjoined.evaluate import Estimate, Evaluation, evaluate_arms, evaluate_uplift
 from unjoined.evaluate.strength import GainByScore
 from unjoined.evaluate.terms import evaluation_of
 from unjoined.model.linear import cross_fit_linear
@@ -563,35 +564,62 @@ def arm_weights(X: Array) -> Array:
     return np.minimum(1.0, (left**2).mean(axis=1) / pairs / 0.2**2)
 
 
-def arms_study(draws: int, sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Return how often intervals of several treatments cover, and what the best ones gain."""
-    people = Rng(999).standard_normal((20_000, 2))
-    effects, counts = arm_effects(people), arm_weights(people)
+def arms_draw(n: int, seed: int, people: Array, counts: Array) -> dict[str, float]:
+    """Return which intervals cover, of a fit and of an evaluation on other rows, and gains.
+
+    ``counts`` (n, 2) is how much each of the ``people`` counts for each treatment.
+    """
+    effects = arm_effects(people)
     perfect = float(np.maximum(effects.max(axis=1), 0.0).mean())
-    found: dict[str, Any] = {}
+    model = ArmUplift(n_jobs=1, random_state=seed).fit(arm_tables(n, seed))
+    said = model.predict(people)
+    assigned = assign_arms(said)
+    gained = np.column_stack([np.zeros(len(people)), effects])[
+        np.arange(len(people)), assigned
+    ]
+    held = arm_tables(n, 100_000 + seed)
+    found = evaluate_arms(model, held, n_jobs=1, random_state=seed)
+    row: dict[str, float] = {}
+    for j, (arm, own) in enumerate(model.models_.items()):
+        u, w = effects[:, j], counts[:, j]
+        top = said[:, j] >= np.quantile(said[:, j], 0.7)
+        one = found.arms[arm]
+        truth = float(np.average(u, weights=w))
+        row[f"average of {arm}"] = own.average_effect_.covers(truth)
+        row[f"held-out average of {arm}"] = one.average.covers(truth)
+        row[f"best 30% of {arm}"] = own.gain_.average(said[:, j], top).covers(
+            float(np.average(u, weights=w * top))
+        )
+        order = np.argsort(said[:, j])
+        rank = np.empty(len(people))
+        rank[order] = (np.cumsum(w[order]) - 0.5 * w[order]) / w.sum()
+        row[f"held-out AUUC of {arm}"] = one.auuc.covers(
+            float(np.average(rank * u, weights=w))
+        )
+    everybody = float(np.average(gained, weights=counts.min(axis=1)))
+    best = found.gains.get("the best for each")
+    row["held-out gain of the best for each"] = best is None or best.covers(everybody)
+    row["gain over that of perfect arms"] = float(gained.mean()) / perfect
+    return {name: float(value) for name, value in row.items()}
+
+
+def arms_study(
+    draws: int, sizes: tuple[int, ...], out: Path | None
+) -> dict[str, dict[str, float]]:
+    """Return how often intervals of several treatments cover; a file keeps draws as they come."""
+    people = Rng(999).standard_normal((20_000, 2))
+    counts = arm_weights(people)
+    known = json.loads(out.read_text())["draws"] if out and out.exists() else {}
+    found: dict[str, dict[str, float]] = {}
     for n in sizes:
-        rows = []
-        for seed in range(draws):
-            model = ArmUplift(n_jobs=1, random_state=seed).fit(arm_tables(n, seed))
-            said = model.predict(people)
-            row = {}
-            for j, (arm, own) in enumerate(model.models_.items()):
-                u, w = effects[:, j], counts[:, j]
-                top = said[:, j] >= np.quantile(said[:, j], 0.7)
-                gain = own.gain_.average(said[:, j], top)
-                row[f"average of {arm}"] = own.average_effect_.covers(
-                    float(np.average(u, weights=w))
-                )
-                row[f"best 30% of {arm}"] = gain.covers(
-                    float(np.average(u, weights=w * top))
-                )
-            given = np.column_stack([np.zeros(len(people)), effects])
-            arms = assign_arms(said)
-            row["gain over that of perfect arms"] = (
-                given[np.arange(len(people)), arms].mean() / perfect
-            )
-            rows.append(row)
-        found[f"4 x {n}"] = {k: float(np.mean([r[k] for r in rows])) for k in rows[0]}
+        rows = known.setdefault(f"4 x {n}", [])
+        while len(rows) < draws:
+            rows.append(arms_draw(n, len(rows), people, counts))
+            if out:
+                out.write_text(json.dumps(rounded({"draws": known})) + "\n")
+        found[f"4 x {n}"] = {"draws": float(len(rows))} | {
+            name: float(np.mean([row[name] for row in rows])) for name in rows[0]
+        }
     return found
 
 
@@ -617,7 +645,11 @@ def main() -> None:
     parser.add_argument("--arms", action="store_true", help="only several treatments")
     args = parser.parse_args()
     if args.arms:
-        print(json.dumps(rounded(arms_study(args.draws, tuple(args.sizes))), indent=1))
+        print(
+            json.dumps(
+                rounded(arms_study(args.draws, tuple(args.sizes), args.out)), indent=1
+            )
+        )
         return
     if args.gain:
         print(

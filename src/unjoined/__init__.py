@@ -5,8 +5,8 @@ by different policies. The package estimates each individual's uplift from them,
 the data can identify it, evaluates the estimate and turns it into a targeting list.
 
 The estimators and what the first steps need are here. The rest is in public submodules:
-``data``, ``evaluate``, ``targeting``, ``report``, ``plot``, ``export``, ``federated``, ``paper``,
-``model``, ``datasets`` and ``errors``.
+``data``, ``evaluate``, ``targeting``, ``report``, ``plot``, ``export``, ``federated``,
+``warehouse``, ``paper``, ``model``, ``datasets`` and ``errors``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         plot,
         report,
         targeting,
+        warehouse,
     )
     from unjoined.data import SeparateLabels, read_table
     from unjoined.estimators.em import EMUplift
@@ -82,6 +83,7 @@ __all__ = [
     "report",
     "save_model",
     "targeting",
+    "warehouse",
 ]
 
 # Names are imported when they are first used, so that the command line answers at once.

@@ -278,7 +278,7 @@ def aggregate_rows(
     checkpoint : path, optional
         A file that is written about every million rows of the second pass and left where it is.
         If it exists, the pass goes on from there, to the same bits. Keep it to yourself: it is
-        written whatever ``min_count`` says.
+        written whatever ``min_count`` says. Tables that an engine adds up have none.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
 
@@ -295,12 +295,16 @@ def aggregate_rows(
 
     Notes
     -----
-    Two passes over the rows: the first looks at labels, the second adds up.
+    Two passes over the rows: the first looks at labels, the second adds up. Lazy frames (DuckDB
+    relations, polars, Spark, Ibis), and queries by a plan with ``groups_by="features"``, are
+    added up by the engine that holds them, in one query for each table.
     """
     check_plan(plan)
     least = check_count("min_count", min_count)
     rows = as_data(data, stream=True).chunks()
-    if isinstance(rows, TableSource) and rows.is_lazy:
+    if isinstance(rows, TableSource) and (
+        rows.is_lazy or (plan.by_features and checkpoint is None and rows.is_asked)
+    ):
         found = _summed_where_they_are(rows, plan, checkpoint)
         check_sums(found, least)
         return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -34,13 +35,14 @@ from unjoined.federated import (
 from unjoined.model.plan import PlannedSums, SumsPlan
 from unjoined.model.pushdown import check_summable, expressed, sums_of_lines
 
-__all__ = ["DIALECTS", "counts_query", "sums_from_results", "sums_query"]
+__all__ = ["counts_query", "sums_from_results", "sums_query"]
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake")
 BINS = 5  # values that a feature takes in a table of counts: its typical one, and two to each side
 ROWS = "unjoined_rows"  # stands for the user's table until the query is written
 DIGEST = 16  # hexadecimal digits by which a result knows its plan
-UNFOLDED = re.compile("[a-z_][a-z0-9_]*")  # Snowflake stores such names in capitals
+COLUMN = "unjoined_column_"  # and a number: stands for a column of it
+UNFOLDED = re.compile("[a-z_][a-z0-9_]*")
 
 
 def sums_query(
@@ -103,11 +105,17 @@ def sums_query(
     check_plan(plan)
     own, columns = _described(outcome, treatment, population, is_column, count)
     check_summable(plan, columns)
-    lines = expressed(_stand_in(plan, own, columns), own, columns, plan)
+    frame, names = _stand_in(plan, own, columns)
+    own = replace(own, label=names[str(own.label)])
+    columns = columns._replace(
+        population=names.get(columns.population), people=names.get(columns.people)
+    )
+    features = tuple(names[name] for name in plan.feature_names or ())
+    lines = expressed(frame, own, columns, replace(plan, feature_names=features))
     lines = lines.with_columns(
         plan=nw.lit(plan_digest(plan)[:DIGEST]), kind=nw.lit(own.kind)
     )
-    return _written(lines, table, dialect)
+    return _written(lines, table, dialect, names)
 
 
 def counts_query(
@@ -156,34 +164,30 @@ def counts_query(
         raise InputError(f"bins must be odd, so that one is in the middle, got {bins}.")
     least = check_count("min_count", min_count)
     own, columns = _described(outcome, treatment, population, is_column, None)
-    frame = _stand_in(plan, own, columns, categories)
+    frame, names = _stand_in(plan, own, columns, categories)
     step = (BINS - 1) / (bins - 1) if bins > 1 else 1.0
     half = (bins - 1) // 2
-    names = plan.feature_names or ()
     binned = [
         (
-            ((nw.col(name).cast(nw.Float64) - mean) / (scale * step) + 0.5)
+            ((nw.col(names[name]).cast(nw.Float64) - mean) / (scale * step) + 0.5)
             .floor()
             .clip(-half, half)
             * (scale * step)
             + mean
-        ).alias(name)
+        ).alias(names[name])
         for name, mean, scale in zip(
-            names,
+            plan.feature_names or (),
             plan.scaling.mean.tolist(),
             plan.scaling.scale.tolist(),
             strict=True,
         )
     ]
-    label = str(own.label)
-    whose = population if is_column else "population"
-    kept = [*categories, label, *([population] if is_column else [])]
-    by = [*names, *kept]
-    if not is_column:
-        by.append(whose)
-    if twice := [
-        name for name in by if by.count(name) > 1 or name in ("n", "suppressed")
-    ]:
+    features = [names[name] for name in plan.feature_names or ()]
+    kept = [name for name in names.values() if name not in features]
+    whose = names[population] if is_column else "population"
+    by = [*features, *kept] if is_column else [*features, *kept, whose]
+    made = ["n", "suppressed"] if is_column else ["n", "suppressed", whose]
+    if twice := [name for name in names if str(name).casefold() in made]:
         raise InputError(
             f"the table of counts would have two columns {twice[0]!r}. Rename yours in a SELECT."
         )
@@ -195,7 +199,7 @@ def counts_query(
     cells = cells.with_columns(left_out=left_out)
     cells = cells.with_columns(suppressed=nw.col("left_out").sum().over(whose))
     cells = cells.filter(nw.col("n") >= least).select(*by, "n", "suppressed")
-    return _written(cells, table, dialect)
+    return _written(cells, table, dialect, names)
 
 
 def sums_from_results(
@@ -288,36 +292,41 @@ def _described(
 
 def _stand_in(
     plan: SumsPlan, table: Table, columns: Columns, categories: Sequence[str] = ()
-) -> nw.LazyFrame[Any]:
-    """Return an empty table of DuckDB with the columns of the user's."""
+) -> tuple[nw.LazyFrame[Any], dict[str | None, str]]:
+    """Return an empty table with the columns of the user's, and what they are called in it.
+
+    Some versions of DuckDB take dots and quotes in names for more than letters.
+    """
     duckdb = import_extra("duckdb", extra="cli")
     if plan.feature_names is None:
         raise InputError("the plan has no feature names, which queries need.")
     numbers = [*plan.feature_names, *([columns.people] if columns.people else [])]
     words = [str(table.label), *categories]
     words += [columns.population] if columns.population else []
-    declared = [f"{_quoted(name)} DOUBLE" for name in numbers]
-    declared += [f"{_quoted(name)} VARCHAR" for name in words]
     folded = [name.casefold() for name in [*numbers, *words]]
     if twice := [name for name in folded if folded.count(name) > 1]:
         raise InputError(
             f"the column {twice[0]!r} is named twice. Labels, populations and features need "
             "columns of their own, and most databases take capitals and small letters for one."
         )
+    if nameless := [name for name in folded if not name or "\x00" in name]:
+        raise InputError(
+            f"SQL has no form for the name {nameless[0]!r}. Rename the column."
+        )
+    called: dict[str | None, str] = {
+        name: f"{COLUMN}{i}" for i, name in enumerate([*numbers, *words])
+    }
+    declared = [f"{called[name]} DOUBLE" for name in numbers]
+    declared += [f"{called[name]} VARCHAR" for name in words]
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE {ROWS} ({', '.join(declared)})")
-    rows: nw.LazyFrame[Any] = nw.from_native(connection.table(ROWS))
-    return rows
+    return nw.from_native(connection.table(ROWS)), called
 
 
-def _quoted(name: str) -> str:
-    if not name or "\x00" in name:
-        raise InputError(f"SQL has no form for the name {name!r}. Rename the column.")
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _written(lines: nw.LazyFrame[Any], table: str, dialect: str) -> str:
-    """Return a query of the user's table in the SQL of a database."""
+def _written(
+    lines: nw.LazyFrame[Any], table: str, dialect: str, names: dict[str | None, str]
+) -> str:
+    """Return a query of the user's table in the SQL of a database, with the names of columns."""
     sqlglot = import_extra("sqlglot", extra="warehouse")
     expressions = sqlglot.expressions
     check_option("dialect", dialect, DIALECTS)
@@ -337,22 +346,17 @@ def _written(lines: nw.LazyFrame[Any], table: str, dialect: str) -> str:
     innermost = next(
         node for node in tree.find_all(expressions.Table) if node.name == ROWS
     )
-    if dialect == "snowflake":
-        for column in innermost.find_ancestor(expressions.Select).find_all(
-            expressions.Column
-        ):
-            _fold(column.this)
+    real = {called: name for name, called in names.items()}
     for name in tree.find_all(expressions.Identifier):
         name.set("quoted", True)
-        name.set("this", name.this.replace("__duckdb_s", "step_"))
+        name.set("this", real.get(name.this, name.this.replace("__duckdb_s", "step_")))
+    if dialect == "snowflake":  # which stores names written without quotes in capitals
+        step = innermost.find_ancestor(expressions.Select)
+        for column in step.find_all(expressions.Column):
+            if UNFOLDED.fullmatch(column.name):
+                column.this.set("this", column.name.upper())
     innermost.replace(_table(table, dialect, sqlglot))
     return str(tree.sql(dialect=dialect, pretty=True))
-
-
-def _fold(name: Any) -> None:
-    """Write a name in quotes as Snowflake stores one that was written without."""
-    if not name.args.get("quoted") or UNFOLDED.fullmatch(name.this):
-        name.set("this", name.this.upper())
 
 
 def _table(text: str, dialect: str, sqlglot: Any) -> Any:
@@ -365,12 +369,15 @@ def _table(text: str, dialect: str, sqlglot: Any) -> Any:
                     f"a table must be a name or one SELECT, got {text[:80]!r}."
                 )
             return found[0].subquery("people")
-        named = sqlglot.to_table(text, dialect=dialect)
-    except sqlglot.errors.SqlglotError as error:
+        is_plain = not re.search(r"[\s;()]", re.sub(r'"[^"]*"|`[^`]*`', "", text))
+        named = sqlglot.to_table(text, dialect=dialect) if is_plain else None
+    except sqlglot.errors.SqlglotError:
+        named = None
+    if named is None:
         raise InputError(
             f"{text[:80]!r} is not the name of a table in {dialect}. Put quotes around parts with "
             "other characters than letters, digits and underscores."
-        ) from error
+        )
     for part in named.parts:
         if dialect == "snowflake" and not part.args.get("quoted"):
             part.set("this", part.this.upper())

@@ -1,6 +1,7 @@
 """Amounts and several treatments on the command line, from files to a list."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,10 +10,12 @@ import pytest
 from unjoined import load_model
 from unjoined.cli import main
 
+SHARES = {"east": (0.2, 0.7, 0.1), "south": (0.2, 0.1, 0.7), "west": (0.8, 0.1, 0.1)}
 
-def write(folder, effects, shares, n=400):
+
+def write(folder, effects, shares, n=400, seed=0):
     """Write tables of places that treat differently; a treatment is a word or an amount."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     words = list(effects)
     tables = {"spent": [], "sent": []}
     for name, rows in tables.items():
@@ -55,12 +58,7 @@ def options(folder):
 def letters(tmp_path_factory):
     """Places that like mail, phone or nothing, with a model of the two."""
     folder = tmp_path_factory.mktemp("letters")
-    shares = {
-        "east": (0.2, 0.7, 0.1),
-        "south": (0.2, 0.1, 0.7),
-        "west": (0.8, 0.1, 0.1),
-    }
-    write(folder, {"none": 0.0, "mail": 0.5, "phone": 1.0}, shares)
+    write(folder, {"none": 0.0, "mail": 0.5, "phone": 1.0}, SHARES)
     return folder
 
 
@@ -132,6 +130,74 @@ def test_a_list_says_whom_to_give_which(letters, fitted, capsys):
         assert (uplift[table["treatment"] == arm, j] > cost).all()
 
 
+def test_evaluate_says_what_each_treatment_is_worth(letters, fitted, tmp_path, capsys):
+    given = [*options(letters), "--control", "none"]
+    run("evaluate", *given, "--cross", "--json")
+    facts = json.loads(capsys.readouterr().out)
+    values = load_model(fitted).values_  # of the same seed
+    assert facts["gains"]["phone"]["value"] == values["phone"].value
+    run("evaluate", *given, "--model", fitted, code=2)
+    run("evaluate", *given, "--cross", "--folds", 3, code=2)
+    run("evaluate", *given, "--cross", "--same", "east,west", code=2)
+    said = capsys.readouterr().err
+    assert "was fitted to these very rows" in said
+    assert "without each of 5 folds, got --folds 3" in said
+    assert "--same is for one treatment" in said
+    write(tmp_path, {"none": 0.0, "mail": 0.5, "phone": 1.0}, SHARES, n=200, seed=1)
+    given = [*options(tmp_path), "--control", "none", "--share", "30%"]
+    given += ["--model", fitted, "--cost", "mail=0.2,phone=50"]
+    run("evaluate", *given, code=2)
+    assert "--cost needs --value" in capsys.readouterr().err
+    run("evaluate", *given, "--value", 1)
+    said = capsys.readouterr().out
+    assert "whatever is worth its cost" in said
+    assert "mail: Average uplift" in said
+    assert "the best for each" in said
+    assert "best 30%" in said
+
+
+def test_a_report_says_who_gets_what_and_shows_each_treatment(
+    letters, fitted, tmp_path, capsys
+):
+    out, people = tmp_path / "report.html", letters / "people.csv"
+    given = [*options(letters), "--control", "none", "--model", fitted, "--out", out]
+    money = ["--cost", "mail=0.2,phone=0.4", "--value", 1, "--budget", 8]
+    run("report", *given, "--table", people, *money, "--json")
+    facts = json.loads(capsys.readouterr().out)
+    listed = pd.read_csv(facts["list"], keep_default_na=False)
+    counts = listed["treatment"].value_counts()
+    model = load_model(fitted)
+    for arm, cost in {"mail": 0.2, "phone": 0.4}.items():
+        own = facts["treatments"][arm]
+        assert own["treated"]["people"] == counts[arm]
+        # The same people, with what the model's own record says of them.
+        gain = model.models_[arm].gain_.gain(
+            listed[f"uplift_{arm}"].to_numpy(), listed["treatment"] == arm
+        )
+        assert own["treated"]["gain"]["value"] == pytest.approx(gain.value)
+        net = own["treated"]["net"]["value"]
+        assert net == pytest.approx(gain.value - cost * counts[arm])
+    parts = [facts["treatments"][arm]["treated"] for arm in ("mail", "phone")]
+    for name in ("people", "cost"):
+        assert facts["treated"][name] == sum(part[name] for part in parts)
+    assert facts["treated"]["cost"] <= 8.0
+    for end in ("value", "low", "high"):
+        total = sum(part["net"][end] for part in parts)
+        assert facts["treated"]["net"][end] == pytest.approx(total)
+    page = out.read_text("utf-8")
+    assert facts["verdict"] in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert {"arm-1-curve-t", "arm-2-curve-t", "arm-1-gap-t"} <= {*ids}
+    assert "phone, compared with none" in page
+    assert "As if phone was the only treatment." in page
+    run("report", *given, "--share", "30%", "--force", code=2)
+    run("report", *given, "--cost", "mail=1,phone=2", "--force", code=2)
+    said = capsys.readouterr().err
+    assert "--share says how many get one treatment" in said
+    assert "costs need value" in said
+
+
 def test_settings_hold_costs_by_treatment(letters, fitted, capsys):
     settings = letters / "unjoined.toml"
     settings.write_text(
@@ -172,14 +238,9 @@ def test_what_a_list_of_several_cannot_take(letters, fitted, words, message, cap
 
 def test_commands_for_one_treatment_say_so(letters, fitted, capsys):
     given = [*options(letters), "--control", "none"]
-    run("report", *given, "--model", fitted, "--out", letters / "r.html", code=2)
-    run("evaluate", *given, "--cross", code=2)
     run("plan-study", *given, "--half-width", 0.1, code=2)
     said = capsys.readouterr().err
-    assert (
-        said.count("looks at one treatment, and --control says that there are several")
-        == 3
-    )
+    assert "plan-study looks at one treatment, and --control says" in said
     run("fit", *given, "--estimator", "minmax", "--model", letters / "no.skops", code=2)
     assert "--control is for the default estimator" in capsys.readouterr().err
 

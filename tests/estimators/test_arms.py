@@ -8,10 +8,16 @@ import pytest
 
 from unjoined import ArmUplift, SeparateLabels, Uplift, load_model, save_model
 from unjoined.errors import InputError, LabelError
-from unjoined.evaluate import diagnose
+from unjoined.evaluate import diagnose, evaluate_arms, evaluate_uplift
+from unjoined.model.arms import taken_apart
+from unjoined.report import Terms, report, report_with_numbers
 from unjoined.targeting import assign_arms
 
 ARMS = np.array(["none", "mail", "phone"])
+TRUTH = {
+    "mail": lambda X: 0.3 + 0.5 * np.asarray(X)[:, 0],
+    "phone": lambda X: 0.3 - 0.5 * np.asarray(X)[:, 0],
+}
 
 
 def draw(n=1000, seed=0, alike=False, gain=0.5, places=4):
@@ -110,12 +116,29 @@ def test_a_base_to_which_other_treatments_add_is_none():
     assert "untreated" not in model.summary()
 
 
-def test_populations_that_only_treat_more_or_less_do_not_show_the_treatments_apart():
+def test_populations_that_only_treat_more_or_less_do_not_show_the_treatments_apart(
+    tmp_path,
+):
     data = SeparateLabels(**draw(600, alike=True), control="none")
     with pytest.warns(UserWarning, match="can hardly be told apart"):
         model = ArmUplift(random_state=0).fit(data)
     assert model.verdict_.colour == "red"
     assert model.identification_.is_weak
+    assert "best" not in model.summary()
+    found = evaluate_arms(model, data, random_state=0)
+    assert found.gains == {}
+    assert "cannot tell all treatments apart" in str(found)
+    with pytest.raises(
+        InputError, match=r"each of the treatments 'mail', 'phone', got"
+    ):
+        report(model, data, tmp_path / "r.html", terms=Terms(costs={"mail": 1.0}))
+    with pytest.raises(InputError, match="share and cost are for one treatment"):
+        report(model, data, tmp_path / "r.html", terms=Terms(share=0.3))
+    _, numbers = report_with_numbers(model, data, tmp_path / "r.html")
+    assert numbers["colour"] == "red"
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Who gets what" not in page
+    assert "if everybody gets it" not in page
 
 
 def test_too_few_populations_are_named_with_what_they_show(columns):
@@ -173,11 +196,14 @@ def test_tables_arrays_and_codes_are_the_same(columns, data):
     assert str(tables).splitlines()[1:] == str(data).splitlines()[1:]
 
 
-def test_a_model_is_stored_and_read_again(model, tmp_path):
+def test_a_model_is_stored_and_read_again(model, data, tmp_path):
     X = np.random.default_rng(2).normal(size=(20, 2))
     again = load_model(save_model(model, tmp_path / "arms.skops"))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert again.values_.keys() == model.values_.keys()
+    with pytest.warns(UserWarning, match="a model from a file is judged by the very"):
+        found = evaluate_arms(again, data, random_state=0)
+    assert found.arms["mail"].how == "held-out rows"
     mail = again.models_["mail"]
     np.testing.assert_allclose(
         mail.predict_policies(X), model.models_["mail"].predict_policies(X)
@@ -194,8 +220,8 @@ def test_what_takes_one_treatment_says_what_to_do_with_several(columns, data):
         SeparateLabels(**columns, control="nobody")
     with pytest.raises(LabelError, match=r"got 'none', 'mail', 'phone'.*control=VALUE"):
         SeparateLabels(**columns)
-    with pytest.raises(InputError, match="cannot have counts yet"):
-        SeparateLabels(**columns, control="none", count=np.ones(8000))
+    with pytest.raises(InputError, match="cannot have known policies yet"):
+        SeparateLabels(**columns, control="none", policy=np.full(8000, 0.5))
     with pytest.raises(
         InputError, match="control was given with rows that are streamed"
     ):
@@ -225,3 +251,145 @@ def test_assignments_are_the_best_that_a_budget_allows():
             assert net[np.arange(6), found].sum() >= worth[spent <= used].max() - 1e-9
     with pytest.raises(InputError, match=r"shape \(n, J\), got shape \(2,\)"):
         assign_arms([0.1, 0.2])
+
+
+def test_gains_of_each_treatment_are_those_of_the_truth(data):
+    """Where the scores are the truth, uplift curves have areas that are known."""
+    asked = {"all mail": lambda u: np.ones(len(u)), "none": lambda u: np.zeros(len(u))}
+    found = evaluate_arms(TRUTH, data, assignments=asked, random_state=0)
+    # E[F(u) u] with u = .3 + .5 z is .3 / 2 + .5 E[z Phi(z)], and E[z Phi(z)] = E[phi(z)].
+    auuc = 0.15 + 0.5 / (2.0 * np.sqrt(np.pi))
+    for arm in ("mail", "phone"):
+        one = found.arms[arm]
+        assert one.average.covers(0.3, 0.999)
+        assert one.auuc.covers(auuc, 0.999)
+        assert one.auuc.standard_error < 0.1
+        assert one.calibration.slope.covers(1.0, 0.999)
+        assert one.relative is None
+        assert one.sensitivity.without == {}  # fewer populations show neither alone
+    assert found.gains["the best for each"].covers(
+        0.3 + 0.5 * np.sqrt(2.0 / np.pi), 0.999
+    )
+    assert found.gains["all mail"].value == pytest.approx(found.gains["mail"].value)
+    assert found.gains["none"].value == found.gains["none"].standard_error == 0.0
+    facts = found.to_dict()
+    assert facts["treatments"]["mail"]["auuc"]["value"] == found.arms["mail"].auuc.value
+    assert facts["gains"].keys() == found.gains.keys()
+    frame = found.to_frame("pandas")
+    assert set(frame["arm"]) == {"", "mail", "phone"}
+    assert "phone: Gain per person over treating nobody" in str(found)
+
+
+def test_a_model_is_judged_by_fits_that_have_not_seen_the_row(model, data):
+    found = evaluate_arms(model, data, random_state=0)
+    assert found.gains == model.values_
+    for arm, one in found.arms.items():
+        assert one.how == "rows left out of each fit, 5 folds"
+        # The model's average is drawn towards its predictions; its error is that of the rows.
+        error = model.models_[arm].average_effect_.standard_error
+        assert one.average.standard_error == pytest.approx(error)
+
+
+def test_other_people_and_words_as_features(columns):
+    """A target of the same people as the tables has the same average, words or not."""
+    frame = pd.DataFrame(columns["X"], columns=["age", "income"])
+    frame["side"] = np.where(frame["age"] > 0.0, "high", "low")
+    few = np.arange(0, len(frame), 2)
+    words = SeparateLabels(**columns | {"X": frame}, control="none").take(few)
+    truth = {
+        "mail": lambda X: 0.3 + 0.5 * X["age"].to_numpy(),
+        "phone": lambda X: 0.3 - 0.5 * X["age"].to_numpy(),
+    }
+    found = evaluate_arms(truth, words, target=frame.iloc[:700], random_state=0)
+    assert found.arms["mail"].average.covers(0.3, 0.999)
+    best = 0.3 + 0.5 * np.sqrt(2.0 / np.pi)
+    assert found.gains["the best for each"].covers(best, 0.999)
+
+
+def test_a_treatment_that_two_populations_never_give_changes_nothing_between_them():
+    """If the other treatment is given in a third one alone, the first two show what they show."""
+    rng = np.random.default_rng(6)
+    n = 800
+    shares = np.array([[0.2, 0.8, 0.0], [0.8, 0.2, 0.0], [0.5, 0.0, 0.5]])
+    P = np.tile(shares, (3, 1, 1))
+    _, alone, _ = taken_apart(P, np.full(3, 1.0 / 3.0))
+    np.testing.assert_allclose(alone[:, :, 0], [[0.3, -0.3, 0.0]] * 3, atol=1e-12)
+    parts = {"X": [], "y": [], "treatment": [], "population": []}
+    for is_outcome, k in product((True, False), range(3)):
+        X = rng.normal(size=(n, 1))
+        arm = rng.choice(3, n, p=shares[k])
+        y = X[:, 0] + np.array([0.0, 0.4, 1.0])[arm] + rng.normal(size=n)
+        parts["X"].append(X)
+        parts["y"].append(y if is_outcome else np.full(n, np.nan))
+        parts["treatment"].append(np.full(n, None) if is_outcome else ARMS[arm])
+        parts["population"].append(np.repeat(k, n))
+    three = {name: np.concatenate(column) for name, column in parts.items()}
+    at = three["population"] < 2
+    two = {name: column[at] for name, column in three.items()}
+    two["treatment"] = np.where(np.isnan(two["y"]), two["treatment"] == "mail", np.nan)
+    score = {"mail": lambda X: X[:, 0], "phone": lambda X: X[:, 0]}
+    both = SeparateLabels(**three, control="none")
+    found = evaluate_arms(score, both, random_state=0).arms["mail"]
+    ordinary = evaluate_uplift(score["mail"], SeparateLabels(**two), random_state=0)
+    # The same outcomes decide both. Fits and who counts differ, which is of second order.
+    for name in ("average", "auuc", "qini"):
+        one, other = getattr(found, name), getattr(ordinary, name)
+        assert abs(one.value - other.value) < other.standard_error / 3.0
+        assert one.standard_error == pytest.approx(other.standard_error, rel=0.1)
+
+
+def test_rows_that_stand_for_people_are_as_good_as_their_people():
+    """Outcomes may be shares of them; treatments are words, or codes that are no shares."""
+    given = draw(120, places=3)
+    X, y = given["X"].round(), (given["y"] > 0.0) * 1.0
+    count = np.random.default_rng(3).integers(1, 6, len(X))
+    share = np.where(np.isnan(given["y"]), np.nan, np.minimum(y + 1.0, count) / count)
+    codes = [
+        None if arm is None else ARMS.tolist().index(arm) for arm in given["treatment"]
+    ]
+    rows = {"X": X, "population": given["population"]}
+    counted = SeparateLabels(**rows, y=share, treatment=codes, count=count, control=0)
+    ones = np.concatenate(
+        [np.arange(c) < round(s * c) if s == s else np.full(c, False)
+         for s, c in zip(share, count, strict=True)]
+    )  # fmt: skip
+    at = np.repeat(np.arange(len(X)), count)
+    written = SeparateLabels(
+        X[at],
+        np.where(np.isnan(given["y"][at]), np.nan, ones),
+        given["treatment"][at],
+        given["population"][at],
+        control="none",
+    )
+    few, many = (ArmUplift(random_state=0).fit(data) for data in (counted, written))
+    np.testing.assert_allclose(few.predict(X), many.predict(X), atol=1e-7)
+    found, other = (
+        evaluate_arms({name: TRUTH[arm] for name, arm in zip(names, TRUTH, strict=True)},
+                      data, random_state=0)
+        for names, data in ((("1", "2"), counted), (("mail", "phone"), written))
+    )  # fmt: skip
+    for one, two in zip(found.gains.values(), other.gains.values(), strict=True):
+        assert one.value == pytest.approx(two.value, abs=1e-7)
+        assert one.standard_error == pytest.approx(two.standard_error, rel=1e-6)
+    for one, two in zip(found.arms.values(), other.arms.values(), strict=True):
+        assert one.auuc.value == pytest.approx(two.auuc.value, abs=1e-7)
+        assert one.average.standard_error == pytest.approx(two.average.standard_error)
+
+
+def test_scores_that_do_not_fit_the_treatments_are_named(model, data):
+    with pytest.raises(
+        InputError, match=r"scores are of 'mail', .* are 'mail', 'phone'"
+    ):
+        evaluate_arms({"mail": TRUTH["mail"]}, data)
+    with pytest.raises(
+        InputError, match=r"a mapping of the treatments 'mail', 'phone'"
+    ):
+        evaluate_arms(np.zeros((data.n_rows, 2)), data)
+    with pytest.raises(
+        InputError, match=r"must return one of 0 to 2 for each of 8,000"
+    ):
+        evaluate_arms(model, data, assignments={"rank": lambda u: u[:, 0]})
+    with pytest.raises(InputError, match=r"mapping of names to functions"):
+        evaluate_arms(model, data, assignments={"given": np.zeros(data.n_rows)})
+    with pytest.raises(InputError, match=r"ArmUplift and evaluate_arms take them all"):
+        evaluate_uplift(TRUTH["mail"], data)

@@ -1,26 +1,29 @@
 """Sums and counts that an engine makes where rows are equal those of the rows, to rounding."""
 
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import sqlglot
 from numpy.testing import assert_allclose
 
-from unjoined import MinMaxUplift, SeparateLabels, Uplift
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, load_model, read_table
 from unjoined.cli.entry import main
-from unjoined.data import campaign_problem
+from unjoined.data import SqlQuery, campaign_problem
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import aggregate_rows, fourier_plan, read_sums
 from unjoined.warehouse import DIALECTS, counts_query, sums_from_results, sums_query
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 NAMES = ["north", "south"]
 KINDS = {"outcome": "bought", "treatment": "mailed"}
 FEATURES = {
@@ -77,9 +80,13 @@ def as_spark(frame):
     return session.createDataFrame(frame)
 
 
+def as_polars(frame):
+    return pytest.importorskip("polars").from_pandas(frame).lazy()
+
+
 ENGINES = {
     "duckdb": duckdb.from_df,
-    "polars": lambda frame: pl.from_pandas(frame).lazy(),
+    "polars": as_polars,
     "ibis": as_ibis,
     "spark": as_spark,
 }
@@ -244,12 +251,17 @@ def test_a_table_may_be_one_query_that_reads(tables, database):
     results = [database.sql(q).arrow().read_all() for q in (query, *whole[1:])]
     wanted = aggregate_rows(together(tables), plan)
     assert_same_sums(sums_from_results(plan, results), wanted)
-    for written in ("SELECT 1; DROP TABLE t", "WITH x", ""):
+    for written in (
+        "SELECT 1; DROP TABLE t",
+        "DROP TABLE t",
+        "t; DROP TABLE t",
+        "WITH x",
+        "",
+    ):
         with pytest.raises(InputError, match=r"one SELECT|name of a table"):
             sums_query(plan, written, outcome="bought", population="north")
-    for name in ("DROP TABLE t", "t; DROP TABLE t"):
-        query = sums_query(plan, name, outcome="bought", population="north")
-        assert f'"{name}"' in query
+    query = sums_query(plan, '"t; DROP TABLE t"', outcome="bought", population="north")
+    assert 'FROM "t; DROP TABLE t"' in query
 
 
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -257,7 +269,7 @@ POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 @pytest.fixture(scope="module")
 def postgres(tables):
-    """Run SQL in a database of PostgreSQL that is thrown away, and return its answer as CSV."""
+    """A database of PostgreSQL that is thrown away: what runs SQL and returns CSV, its address."""
     if not POSTGRES:
         pytest.skip("POSTGRESQL IS NOT TRIED: it is not installed")
     folder = Path(tempfile.mkdtemp(prefix="unjoined-"))  # where another user may go
@@ -300,7 +312,7 @@ def postgres(tables):
         frame.to_csv(file, index=False)
         file.chmod(0o644)
         run(f"COPY \"{kind}_{name}\" FROM '{file}' CSV HEADER")
-    yield run
+    yield run, f"postgresql:///postgres?host={folder}&user=postgres"
     call("pg_ctl", "-D", folder / "data", "-m", "immediate", "stop")
     shutil.rmtree(folder)
 
@@ -308,11 +320,80 @@ def postgres(tables):
 def test_postgresql_adds_up_what_the_rows_do(tables, postgres, tmp_path):
     plan = make_plan()
     results = []
+    run, _ = postgres
     for query in queries(plan, dialect="postgres"):
-        (tmp_path / "result.csv").write_text(postgres(query))
+        (tmp_path / "result.csv").write_text(run(query))
         results.append(pd.read_csv(tmp_path / "result.csv"))
     wanted = aggregate_rows(together(tables), plan)
     assert_same_sums(sums_from_results(plan, results), wanted)
+
+
+def test_queries_of_a_file_are_added_up_by_its_database(tables, tmp_path):
+    file = tmp_path / "shop.duckdb"
+    with duckdb.connect(file) as connection:
+        for (kind, name), frame in tables.items():
+            connection.from_df(frame).create(f"{kind}_{name}")
+    for groups_by in ("features", "rows"):
+        plan = make_plan(groups_by=groups_by)
+        found = aggregate_rows(asked(file), plan)
+        assert_same_sums(found, aggregate_rows(together(tables), plan))
+
+
+def asked(place, kinds=KINDS):
+    """Return the four tables of a database, none of which has been read."""
+    return SeparateLabels.from_tables(
+        *({n: SqlQuery(f"{kind}_{n}", place) for n in NAMES} for kind in kinds),
+        outcome="bought",
+        treatment="mailed",
+        features=list(FEATURES),
+        stream=True,
+    )
+
+
+@pytest.fixture
+def extension(tmp_path, monkeypatch):
+    """DuckDB with what reads PostgreSQL, which some versions have a package of."""
+    found = find_spec("duckdb_extension_postgres_scanner")
+    version = f"v{duckdb.__version__}"
+    files = Path(found.origin).parent.glob(f"*/{version}/*") if found else ()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ((platform,),) = duckdb.sql("PRAGMA platform").fetchall()
+    folder = tmp_path / ".duckdb" / "extensions" / version / platform
+    folder.mkdir(parents=True)
+    if not [shutil.copy(file, folder) for file in files]:
+        pytest.skip("TABLES ON A SERVER ARE NOT TRIED: DuckDB has no extension for it")
+
+
+def test_tables_on_a_server_are_read_and_added_up_there(tables, postgres, extension):
+    _, address = postgres
+    plan = make_plan()
+    wanted = aggregate_rows(together(tables), plan)
+    assert_same_sums(aggregate_rows(asked(address), plan), wanted)
+    old = "SELECT * FROM outcome_north WHERE age > 50 ORDER BY age"
+    rows = read_table(f"{address}:{old}")
+    frame = tables["outcome", "north"]
+    assert rows.num_rows == (frame["age"] > 50).sum()
+    with pytest.raises(TableError, match=r"no table 'outcome_nord'.*Did you mean"):
+        read_table(f"{address}:outcome_nord")
+    with pytest.raises(TableError, match="names no table"):
+        read_table(f"{address}:")
+    for text in (
+        "DELETE FROM outcome_north",
+        "SELECT * FROM postgres_execute('server', 'DROP TABLE outcome_north')",
+    ):
+        with pytest.raises(TableError, match=r"only reads|cannot be run"):
+            read_table(SqlQuery(text, address))
+    assert read_table(f"{address}:outcome_north").num_rows == len(frame)
+
+
+def test_a_server_that_cannot_be_read_is_said_without_its_password():
+    for address in (
+        "postgresql://me:hunter2@127.0.0.1:1/shop",
+        "mysql://me:hunter2@h/shop",
+    ):
+        with pytest.raises(TableError, match=r"INSTALL|cannot be opened") as said:
+            read_table(f"{address}:people")
+        assert "hunter2" not in str(said.value)
 
 
 # --- Counts ------------------------------------------------------------------------------------
@@ -437,6 +518,49 @@ def test_tables_that_are_no_result_of_the_plan_are_refused(tables, database):
 
 
 # --- The command line --------------------------------------------------------------------------
+
+
+def commands(page, *beginnings):
+    """Return the commands of a page of the guide that begin so, word by word."""
+    text = (GUIDE / page).read_text().replace("\\\n", " ")
+    lines = re.findall("^unjoined (.*)$", text, flags=re.M)
+    return [shlex.split(line) for line in lines if line.startswith(beginnings)]
+
+
+def test_the_commands_of_the_pages_run_and_agree_with_the_rows(tables, here):
+    """The warehouse is DuckDB, whose SQL takes the place of that of the page."""
+
+    def run(words):
+        dialects = [word if word not in DIALECTS else "duckdb" for word in words]
+        with pytest.raises(SystemExit) as stop:
+            main(dialects)
+        assert not stop.value.code, words
+
+    def answer(file, name):
+        connection = duckdb.connect()
+        connection.execute("CREATE SCHEMA crm")
+        for (kind, at), frame in tables.items():
+            called = {"outcome": "sales", "treatment": "mail"}[kind]
+            connection.from_df(frame).create(f"crm.{called}_{at}")
+        for i, query in enumerate(Path(file).read_text().split(";\n")[:-1]):
+            connection.sql(query).write_csv(f"{name}_{i}.csv")
+
+    plan, write, read, fit = commands("warehouse.md", "plan", "aggregate", "fit")
+    run(plan)
+    run(write)
+    answer("queries.sql", "result")
+    run(read)
+    run(fit)
+    wanted = aggregate_rows(together(tables), read_sums("plan.sums").plan)
+    model = MinMaxUplift().fit_moments(wanted)
+    grid = tables["outcome", "north"][list(FEATURES)]
+    assert_allclose(
+        load_model("model.skops").predict(grid), model.predict(grid), atol=1e-8
+    )
+    write, fit = commands("clean-room.md", "aggregate", "fit")
+    run([*write, "--min-count", "2"])
+    answer("cells.sql", "cells")
+    run([*fit, "--force"])
 
 
 def test_from_a_plan_to_a_model_by_way_of_a_warehouse(tables, tmp_path, capsys):

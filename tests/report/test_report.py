@@ -8,11 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from unjoined import TwoStageUplift
+from unjoined import SeparateLabels, TwoStageUplift
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
 from unjoined.evaluate import cross_evaluate, plan_study
 from unjoined.report import Terms, report, report_with_numbers
+from unjoined.report.page import fingerprint
 from unjoined.targeting import profit_rule, top_share_rule
 
 pytestmark = pytest.mark.usefixtures("two_folds")
@@ -275,6 +276,19 @@ def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
 
 def test_a_model_of_other_rows_is_not_said_to_be_of_these_tables(written, page):
     assert f"to rows of fingerprint {written.model.run_['data']}" in page.text()
+
+
+def test_any_cell_changes_the_fingerprint_and_the_order_of_rows_does_not(written):
+    data = written.data
+    mixed = data.take(np.random.default_rng(0).permutation(data.n_rows))
+    assert fingerprint(mixed) == fingerprint(data)
+    for name in ("y", "treatment"):
+        column = data[name].copy()
+        at = np.flatnonzero(~np.isnan(column))[0]
+        column[at] = 1.0 - column[at]
+        assert fingerprint(
+            SeparateLabels(**dict(data) | {name: column})
+        ) != fingerprint(data)
 
 
 def test_a_half_is_rounded_as_the_script_of_the_page_does(written, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from unjoined.cli.options import (
     Chunks,
     Cluster,
     Control,
-    Cost,
+    Costs,
     Count,
     Dose,
     Features,
@@ -34,6 +35,7 @@ from unjoined.cli.options import (
     Treatments,
     Value,
     Weight,
+    as_costs,
     as_share,
     split_names,
 )
@@ -43,6 +45,8 @@ from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
+from unjoined.evaluate.arms import ArmEvaluation, evaluate_arms
+from unjoined.evaluate.estimate import Shown
 from unjoined.evaluate.evaluate import (
     Evaluation,
     cross_evaluate,
@@ -50,6 +54,8 @@ from unjoined.evaluate.evaluate import (
     sensitivity,
 )
 from unjoined.evaluate.tables import was_fitted_to
+from unjoined.evaluate.terms import N_FOLDS
+from unjoined.targeting import assign_arms
 
 
 @command(
@@ -109,7 +115,7 @@ def evaluate(
             "--threshold", help="Value of treating from this uplift on; repeatable."
         ),
     ] = None,
-    cost: Cost = 0.0,
+    cost: Costs = "0",
     value: Value = None,
     delta: Annotated[
         float | None,
@@ -153,7 +159,6 @@ def evaluate(
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
     tables = Tables.of(ctx)
-    tables.refuse_arms("evaluate")
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
@@ -163,10 +168,20 @@ def evaluate(
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
     asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
-    asked["same"] = _same(same)
-    spent = _cost_in_outcomes(cost, value)
     check_not_negative("--delta", delta or 0.0)
     check_option("--estimator", estimator, ESTIMATORS)
+    if tables.control is not None:
+        alone: dict[str, Any] = {"--before": before, "--unaffected": unaffected}
+        alone |= {"--same": same, "--delta": delta}
+        alone |= {"--chunks": chunks, "--randomised": randomised}
+        _refuse_beside_control(alone)
+        with noted() as notes:
+            money = cost, value
+            arms = _evaluate_arms(tables, model, estimator, folds, money, asked)
+        _show(arms, notes, as_json=as_json)
+        return
+    asked["same"] = _same(same)
+    spent = _cost_in_outcomes(as_costs(cost)[""], value)
     with noted() as notes:
         if model is None:
             if chunks:
@@ -189,15 +204,15 @@ def evaluate(
             if chunks is None:
                 chunks = tables.in_pieces
             data = tables.stream() if chunks else tables.read()
-            if was_fitted_to(fitted, data):
-                raise InputError(
-                    f"{str(model)!r} was fitted to these very rows, which would flatter it. Give "
-                    "tables that it has not seen, or --cross in place of --model."
-                )
+            _refuse_own_rows(fitted, data, model)
             found = evaluate_uplift(fitted, data, **asked)
         own = tables, data
         found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
-    found = _held_against(found, spent, delta)
+    _show(_held_against(found, spent, delta), notes, as_json=as_json)
+
+
+def _show(found: Shown, notes: list[Any], *, as_json: bool) -> None:
+    """Print what was found, as text or JSON."""
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
         return
@@ -206,6 +221,66 @@ def evaluate(
         found
     ).splitlines():  # one at a time: the console shows line ends as such
         out.print(line, soft_wrap=True)
+
+
+def _refuse_beside_control(given: dict[str, Any]) -> None:
+    """Refuse options that are for one treatment."""
+    if named := [name for name, value in given.items() if value]:
+        raise InputError(
+            f"{named[0]} is for one treatment, and --control says that there are several. Leave "
+            f"out {named[0]}, or look at one of them: merge them with --treated."
+        )
+
+
+def _evaluate_arms(
+    tables: Tables,
+    model: Path | None,
+    estimator: str,
+    folds: int,
+    money: tuple[str, float | None],
+    asked: dict[str, Any],
+) -> ArmEvaluation:
+    """Evaluate each of several treatments: by a model, or by fits without each fold."""
+    if model is not None:
+        known = load_model(model)
+        data = tables.of_model(known).read()
+        _refuse_own_rows(known, data, model)
+        return evaluate_arms(known, data, **_assigned(data, *money), **asked)
+    if folds != N_FOLDS:
+        raise InputError(
+            f"several treatments are fitted without each of {N_FOLDS} folds, got --folds {folds}. "
+            "Leave it out."
+        )
+    seed = asked["random_state"]
+    fitted = unfitted(estimator, seed, randomised=False, several=True)
+    data = tables.read()
+    given = _assigned(data, *money)
+    return evaluate_arms(fitted.fit(data), data, **given, **asked)
+
+
+def _assigned(data: SeparateLabels, cost: str, value: float | None) -> dict[str, Any]:
+    """Return who gets which treatment if each costs something, as evaluations take it."""
+    arms = data.checked.arms[1:]
+    costs = [as_costs(cost, arms)[arm] for arm in arms]
+    if not any(costs):
+        return {}
+    if value is None:
+        raise InputError(
+            "--cost needs --value, what one unit of the outcome is worth, so that treatments can "
+            "be held against what they cost."
+        )
+    worth = partial(assign_arms, value=value, cost=costs)
+    return {"assignments": {"whatever is worth its cost": worth}}
+
+
+def _refuse_own_rows(
+    fitted: UpliftEstimator, data: SeparateLabels, model: Path
+) -> None:
+    if was_fitted_to(fitted, data):
+        raise InputError(
+            f"{str(model)!r} was fitted to these very rows, which would flatter it. Give "
+            "tables that it has not seen, or --cross in place of --model."
+        )
 
 
 def _beside(

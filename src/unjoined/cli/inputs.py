@@ -21,7 +21,13 @@ from unjoined.cli.options import as_policies, split_names
 from unjoined.cli.program import SETTINGS_TABLES
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import SeparateLabels
-from unjoined.data.queries import SqlQuery, as_query, available_bytes, is_query
+from unjoined.data.queries import (
+    SqlQuery,
+    as_query,
+    available_bytes,
+    is_query,
+    is_server,
+)
 from unjoined.data.tables import needed_bytes
 from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import is_model_file
@@ -372,7 +378,8 @@ def _files_of(table: Named) -> list[Path]:
         for text in QUOTED.findall(table.query)
         for name in glob(text, recursive=True)
     ]
-    return [Path(name) for name in (table.database, *named) if name is not None]
+    stored = None if is_server(table.database) else table.database
+    return [Path(name) for name in (stored, *named) if name is not None]
 
 
 def _named_tables(option: str, entries: Sequence[str] | None) -> dict[str, Named]:

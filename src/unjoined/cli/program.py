@@ -317,7 +317,7 @@ def _as_list(value: Any) -> list[Any]:
 
 def _beside(path: Path, name: str, file: Any) -> str:
     """Return a file as seen from the working folder; a query stays as it is."""
-    from unjoined.data.queries import STATEMENT  # with the command, which needs it too
+    from unjoined.data.queries import SERVER, STATEMENT  # as the command does
 
     if not isinstance(file, str):
         raise TableError(
@@ -327,4 +327,5 @@ def _beside(path: Path, name: str, file: Any) -> str:
         raise TableError(
             f"{str(path)!r}: {name!r} is empty. Name a file, or leave it out."
         )
-    return file if STATEMENT.match(file) else str(path.parent / file)
+    is_elsewhere = STATEMENT.match(file) or SERVER.fullmatch(file)
+    return file if is_elsewhere else str(path.parent / file)

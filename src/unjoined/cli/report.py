@@ -28,7 +28,7 @@ from unjoined.cli.options import (
     Categories,
     Cluster,
     Control,
-    Cost,
+    Costs,
     Count,
     DespiteRed,
     Dose,
@@ -49,6 +49,7 @@ from unjoined.cli.options import (
     Treatments,
     Value,
     Weight,
+    as_costs,
     as_share,
     select_columns,
     split_names,
@@ -60,6 +61,7 @@ from unjoined.data.files import table_ending
 from unjoined.data.tables import read_table
 from unjoined.data.write import write_table
 from unjoined.errors import InputError, mask_secrets
+from unjoined.estimators.arms import ArmUplift
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
 from unjoined.evaluate.verdict import RED
@@ -98,7 +100,7 @@ def report(
         typer.Option("--unit", help="What outcomes are called, such as purchases."),
     ] = None,
     value: Value = None,
-    cost: Cost = 0.0,
+    cost: Costs = "0",
     currency: Annotated[
         str, typer.Option("--currency", help="Written after amounts of money.")
     ] = "",
@@ -143,7 +145,6 @@ def report(
     """Write a report: whom to treat, what it brings, how far to trust it."""
     tables = Tables.of(ctx)
     tables.require("report needs {}.")
-    tables.refuse_arms("report")
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
     _check_files(
@@ -151,10 +152,19 @@ def report(
     )
     kept = split_names("--keep", keep)
     fraction = None if share is None else as_share(share)
-    terms = Terms(
-        unit or f"units of {outcome}", value, cost, currency, fraction, budget
-    )
+    terms = Terms(unit or f"units of {outcome}", value, currency=currency)
+    if tables.control is None:
+        costs = as_costs(cost)
+        terms = replace(terms, cost=costs[""], share=fraction, budget=budget)
+    elif fraction is not None:
+        raise InputError(
+            "--share says how many get one treatment, and --control says that there are several. "
+            "Say --budget with --cost NAME=MONEY,... and --value, or neither."
+        )
     fitted = load_model(model)
+    if isinstance(fitted, ArmUplift):
+        costs = as_costs(cost, fitted.arms_)
+        terms = replace(terms, costs=costs, budget=budget)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
@@ -214,9 +224,8 @@ def report(
             list_out, fitted, features_of, people.select(kept), None if stops else terms
         )
     if list_out is not None:
-        warned = (
-            " It has no column treat: the report is red and says why." if stops else ""
-        )
+        column = "treat" if tables.control is None else "treatment"
+        warned = f" It has no column {column}: the report is red and says why." * stops
         screen.print(f"Wrote {list_out}, the list of people.{warned}")
     screen.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
@@ -262,11 +271,22 @@ def _check_files(
 def _write_list(
     path: Path, model: UpliftEstimator, people: Frame, kept: Frame, terms: Terms | None
 ) -> None:
-    """Write people, the best first, with the columns that say who they are; decide by terms."""
+    """Write people with the columns that say who they are, and decide by terms.
+
+    The best come first or, of several treatments, people as they are in the table.
+    """
     uplift = model.predict(people)
-    rank = treatment_rank(uplift)
     columns = {name: kept.column(name) for name in kept.column_names}
-    columns = columns or {"row": np.arange(len(rank))}
+    columns = columns or {"row": np.arange(len(uplift))}
+    if isinstance(model, ArmUplift):
+        for arm, column in zip(model.arms_, uplift.T, strict=True):
+            columns[f"uplift_{arm}"] = column
+        if terms is not None:
+            names = np.array([model.control_, *model.arms_])
+            columns["treatment"] = names[terms.assign(model.arms_, uplift)]
+        write_table(import_extra("pyarrow", extra="cli").table(columns), path)
+        return
+    rank = treatment_rank(uplift)
     columns |= {"uplift": uplift, "rank": rank}
     if terms is not None:
         columns["treat"] = rank <= int(terms.rule(uplift).sum() + 1e-9)

@@ -23,6 +23,11 @@ DATABASE = re.compile(
     r"(.+?\.(?:duckdb|ddb|db|db3|sqlite|sqlite3|xlsx))(?::(.*))?",
     re.IGNORECASE | re.DOTALL,
 )
+# A server, up to the colon behind the database of its address, and DuckDB's extension for it.
+SERVER = re.compile(
+    r"((postgres|mysql)\w*://[^/]*/[^:/?]+(?:\?[^:]*)?)(?::(.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
 STATEMENT = re.compile(r"\s*(select|with|from)\s", re.IGNORECASE)
 # A query may neither undo what is said here nor read variables of the running program.
 LOCKED = {
@@ -36,7 +41,7 @@ RAGGED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SqlQuery:
-    """A table or query of a DuckDB database, streamed, never held as a whole.
+    """A table or query of a DuckDB database or a server, streamed, never held as a whole.
 
     Tables of SQLite databases and sheets of workbooks are held, as DuckDB does not read them.
 
@@ -44,10 +49,12 @@ class SqlQuery:
     ----------
     query : str
         A SELECT statement, or the name of a table or view.
-    database : path, optional
-        The database or workbook, opened read-only. By default there is none, and the query reads
-        files, such as ``SELECT * FROM 'sales/*.parquet'``. Nothing is downloaded: addresses such as
-        ``'s3://bucket/*.parquet'`` need DuckDB's extension httpfs, installed beforehand.
+    database : path or address, optional
+        The database or workbook, opened read-only, or a server such as
+        ``postgresql://me@db.example/shop``, which DuckDB's extension postgres or mysql reads. By
+        default there is none, and the query reads files, such as ``SELECT * FROM
+        'sales/*.parquet'``. Nothing is downloaded: addresses such as ``'s3://bucket/*.parquet'``
+        need DuckDB's extension httpfs, and servers theirs, installed beforehand.
 
     Notes
     -----
@@ -80,9 +87,15 @@ def as_query(path: Any) -> SqlQuery | None:
 
     ``SELECT ...`` is a query, ``FILE.duckdb:TABLE`` a table of a database, ``FILE.duckdb`` the only
     one, and ``FILE.duckdb:SELECT ...`` a query of a database. ``FILE.sqlite`` is a database too,
-    and ``FILE.xlsx:SHEET`` a sheet of a workbook. A file that is called so is a file.
+    and ``FILE.xlsx:SHEET`` a sheet of a workbook. A file that is called so is a file. In place of
+    a file may stand the address of a server, ``postgresql://me@db.example/shop:TABLE``.
     """
     text = os.fspath(path)
+    if server := SERVER.fullmatch(text):
+        asked = server[3] or ""
+        if not asked.strip():
+            raise TableError(f"{text!r} names no table. Write {server[1]}:TABLE.")
+        return SqlQuery(asked if STATEMENT.match(asked) else _quoted(asked), server[1])
     if stored := DATABASE.fullmatch(text):
         file = Path(stored[1])
         asked = stored[2]
@@ -132,6 +145,10 @@ def _tables(connection: Any) -> list[str]:
 def connect(query: SqlQuery) -> Iterator[Any]:
     """Yield a connection that reads a query's database, or files without one, and no more."""
     duckdb = import_extra("duckdb", extra="cli")
+    if is_server(query.database):
+        with _connect_server(str(query.database)) as connection:
+            yield connection
+        return
     file = query.database
     if file is not None and not Path(file).is_file():
         raise TableError(f"there is no database {str(file)!r}. Check the path.")
@@ -163,6 +180,38 @@ def connect(query: SqlQuery) -> Iterator[Any]:
             connection.register(name, table)
         if file is not None:
             connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        yield connection
+
+
+def is_server(database: Any) -> bool:
+    """Tell whether a database is on a server, and not a file."""
+    return isinstance(database, str) and SERVER.fullmatch(database) is not None
+
+
+@contextmanager
+def _connect_server(address: str) -> Iterator[Any]:
+    """Yield a connection that reads the database of a server, and no more."""
+    duckdb = import_extra("duckdb", extra="cli")
+    kind = str(SERVER.fullmatch(address)[2]).lower()  # type: ignore[index]  # is_server
+    with duckdb.connect(":memory:", config=LOCKED | _spill()) as connection:
+        try:
+            connection.execute(f"LOAD {kind}")
+        except duckdb.Error as error:
+            raise TableError(
+                f"DuckDB {duckdb.__version__} reads {address!r} by its extension {kind}, which is "
+                f"not installed, and nothing is downloaded here. Run INSTALL {kind} in DuckDB "
+                "once, or write the tables to Parquet files."
+            ) from error
+        quoted = address.replace("'", "''")
+        try:
+            connection.execute(f"ATTACH '{quoted}' AS server (TYPE {kind}, READ_ONLY)")
+            connection.execute("USE server")
+        except duckdb.Error as error:
+            raise TableError(
+                f"{address!r} cannot be opened. DuckDB says: {first_lines(str(error))}"
+            ) from error
+        connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
 
@@ -204,15 +253,21 @@ def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:
     return statement
 
 
-def read_query(query: SqlQuery, origin: str) -> Frame:
-    """Return all rows of a query as a pyarrow table."""
+@contextmanager
+def relation_of(query: SqlQuery, origin: str) -> Iterator[Any]:
+    """Yield the rows of a query as a relation of DuckDB, none of which has been read."""
     duckdb = import_extra("duckdb", extra="cli")
     with connect(query) as connection:
-        statement = checked_statement(connection, query, origin)
         try:
-            return connection.sql(statement).to_arrow_table()
+            yield connection.sql(checked_statement(connection, query, origin))
         except (duckdb.Error, RuntimeError) as error:
             raise refused(query, error, origin) from error
+
+
+def read_query(query: SqlQuery, origin: str) -> Frame:
+    """Return all rows of a query as a pyarrow table."""
+    with relation_of(query, origin) as relation:
+        return relation.to_arrow_table()
 
 
 def refused(query: SqlQuery, error: Exception, origin: str) -> TableError:

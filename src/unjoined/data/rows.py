@@ -124,14 +124,18 @@ class Rows:
         return np.asarray(used if self.count is None else used & (self.count > 0.0))
 
     def of_arm(self, X: Array, j: int) -> LabelledRows:
-        """Return labelled rows in which treatment j of several is 1 and every other one is 0.
+        """Return labelled rows in which treatment j of several stands alone.
 
         Their policies are real numbers once what goes with other treatments is taken out of them.
         """
+        rows = replace(self.as_arm(j), dose=1.0).labelled(X)
+        return replace(rows, arms=(self.arms[0], self.arms[j]))
+
+    def as_arm(self, j: int) -> Self:
+        """Return rows in which treatment j of several is 1 and every other one is 0."""
         is_it = np.where(np.isnan(self.label), np.nan, self.label == j)
         label = np.where(self.is_outcome, self.label, is_it)
-        rows = replace(self, label=label, arms=(), dose=1.0).labelled(X)
-        return replace(rows, arms=(self.arms[0], self.arms[j]))
+        return replace(self, label=label, arms=())
 
     def labelled(self, X: Array) -> LabelledRows:
         """Return the rows that have a label and a weight in the inner coding, with features X.
@@ -141,8 +145,8 @@ class Rows:
         if self.arms:
             raise InputError(
                 f"these rows have {len(self.arms) - 1} treatments beside {self.arms[0]!r}, and one "
-                "at a time is compared here. ArmUplift takes them all; or merge them, treated="
-                f"{shown(self.arms[1:])}."
+                "at a time is compared here. ArmUplift and evaluate_arms take them all; or merge "
+                f"them, treated={shown(self.arms[1:])}."
             )
         used, outcome = self.is_used, self.is_outcome
         coding = check_outcome(self.label[used & outcome], self.dose)
@@ -249,6 +253,7 @@ class LabelledRows(Rows):
         "exposure",
         "twin",
         "aside",
+        "given",
     )
     # (n,) of the people that a row stands for, if it stands for several
     group: IntArray | None = field(default=None, kw_only=True)
@@ -258,6 +263,8 @@ class LabelledRows(Rows):
     twin: IntArray | None = field(default=None, kw_only=True)
     # (n,) what other treatments add to the outcome beyond their policies, at treatment rows
     aside: Array | None = field(default=None, kw_only=True)
+    # (n,) chance of the treatment itself, where policies are what others leave of it
+    given: Array | None = field(default=None, kw_only=True)
 
     @property
     def is_dose(self) -> bool:
@@ -613,7 +620,8 @@ def spread_shares(
     at = np.arange(n)
     ones = count.copy()  # people whose label is the one given
     shares: dict[str, BoolArray] = {}
-    for name in ("y",) if columns.get("dose") else ("treatment", "y"):
+    is_named = columns.get("dose") or columns.get("control") is not None
+    for name in ("y",) if is_named else ("treatment", "y"):
         label = np.asarray(columns.get(name))
         if label.dtype.kind not in "fiub":  # words
             continue
@@ -751,11 +759,7 @@ def check_rows(
 
 def _check_arms(columns: Mapping[str, Any]) -> None:
     """Refuse what several treatments cannot have."""
-    for name, what in (
-        ("dose", "doses"),
-        ("count", "counts"),
-        ("policy", "known policies"),
-    ):
+    for name, what in (("dose", "doses"), ("policy", "known policies")):
         if columns.get(name) is not None:
             raise InputError(
                 f"several treatments (control={columns['control']!r}) cannot have {what} yet. "

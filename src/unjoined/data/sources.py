@@ -41,6 +41,7 @@ from unjoined.data.looks import (
     look_at,
     merge_profiles,
 )
+from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk, number_matrix
 from unjoined.data.survey import Survey
 from unjoined.data.tables import estimate_rows, is_lazy, scan_table
@@ -223,6 +224,12 @@ class TableSource:
     def is_lazy(self) -> bool:
         """Whether all tables are lazy frames, whose engines can add up."""
         return bool(self.tables) and all(is_lazy(t.table) for t in self.tables)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether all tables are queries, and rows have nothing but features and labels."""
+        plain = self.sample_weight is None and self.cluster is None
+        return plain and all(isinstance(t.table, SqlQuery) for t in self.tables)
 
     def needs_encoding(self) -> bool:
         """Tell whether the first rows of a table may hold anything but amounts."""

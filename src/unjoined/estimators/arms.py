@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -12,83 +11,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._support import narrated
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, shown
+from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
 from unjoined.data.labels import COLUMNS, SeparateLabels
 from unjoined.data.rows import LabelledRows, Rows, check_rows
-from unjoined.errors import InputError, LabelError
+from unjoined.errors import InputError
 from unjoined.estimators.base import Check, UpliftEstimator, check_verbose
 from unjoined.estimators.inputs import columns_of
 from unjoined.estimators.uplift import Uplift, check_list
+from unjoined.evaluate.arms import BEST, arm_values, best_arms
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.strength import strength_of
+from unjoined.evaluate.tables import row_fingerprint
 from unjoined.evaluate.terms import EvaluationRows, evaluation_of
-from unjoined.model.crossfit import CLIP, MEAN, N_FOLDS, CrossFit, Likelihood
-from unjoined.model.linear import cross_fit_effects
-from unjoined.model.regressors import FoldedPolicy, fit_policies
+from unjoined.model.arms import Contrasts, check_arms
 from unjoined.words import arms_in_words
-
-Function = Callable[[Array], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class ArmPolicy:
-    """A population's policy for one treatment, less what goes along with the other treatments.
-
-    Attributes
-    ----------
-    propensities : tuple
-        Of each population and each treatment, that of none first, a function of the features.
-    population_share : array of shape (K,)
-        Of the outcome rows.
-    arm, population : int
-        Which treatment, from 1, and which population.
-    is_coded : bool
-        Whether all functions, this one included, are of treatments -1/+1.
-    """
-
-    propensities: tuple[tuple[Function, ...], ...]
-    population_share: Array
-    arm: int
-    population: int
-    is_coded: bool
-
-    def __call__(self, X: Array) -> Array:
-        """Return the policy at each row."""
-        P = _propensities(self.propensities, X, is_coded=self.is_coded)
-        _, alone, _ = _taken_apart(P, self.population_share)
-        own: Array = alone[:, self.population, self.arm - 1]
-        return 2.0 * own - 1.0 if self.is_coded else own
-
-
-def _propensities(
-    functions: tuple[tuple[Function, ...], ...], X: Array, *, is_coded: bool
-) -> Array:
-    """Return the probability of each treatment in each population, shape (n, K, J + 1)."""
-    P = np.array([[function(X) for function in of] for of in functions])
-    P = np.clip(0.5 + 0.5 * P if is_coded else P, CLIP, 1.0)
-    return np.asarray((P / P.sum(axis=1, keepdims=True)).transpose(2, 0, 1))
-
-
-def _taken_apart(P: Array, share: Array) -> tuple[Array, Array, Array]:
-    r"""Return policies less their mean over populations, and what is left of each, (n, K, J).
-
-    What is left of treatment j is :math:`P_{kj} - \bar P_j - \sum_l \gamma_{jl} (P_{kl} - \bar
-    P_l)`, uncorrelated over the populations with every other one: the contrast that shows j alone.
-    The third array (n, J, J) holds :math:`\gamma`.
-    """
-    apart = P[:, :, 1:] - np.einsum("k,nkj->nj", share, P[:, :, 1:])[:, None]
-    J = apart.shape[2]
-    products = np.einsum("k,nkj,nkl->njl", share, apart, apart)
-    along = np.zeros_like(products)
-    for j in range(J):
-        others = np.delete(np.arange(J), j)
-        inverse = np.linalg.pinv(
-            products[:, others[:, None], others], rcond=1e-6, hermitian=True
-        )
-        along[:, j, others] = np.einsum("nlm,nm->nl", inverse, products[:, j, others])
-    alone = apart - np.einsum("njl,nkl->nkj", along, apart)
-    return apart, alone, along
 
 
 class ArmUplift(UpliftEstimator):
@@ -133,12 +69,13 @@ class ArmUplift(UpliftEstimator):
     --------
     Uplift : one treatment, or a dose.
     unjoined.targeting.assign_arms : whom to give which within a budget.
+    unjoined.evaluate.evaluate_arms : what the scores are worth, on these or other rows.
 
     Notes
     -----
     Costs a fit of `Uplift` for each treatment, and a policy for each treatment and population. A
-    0/1 outcome is fitted by its mean. Known policies, counts, doses and rows with both labels are
-    not taken.
+    0/1 outcome is fitted by its mean. Known policies, doses and rows with both labels are not
+    taken.
 
     Examples
     --------
@@ -197,6 +134,7 @@ class ArmUplift(UpliftEstimator):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
+        count: ArrayLike | None = None,
         control: Any = None,
     ) -> ArmUplift:
         """Estimate the uplift of every treatment from rows that carry one label each.
@@ -205,7 +143,7 @@ class ArmUplift(UpliftEstimator):
         ----------
         X : SeparateLabels, or array or data frame of shape (n, d)
             All rows, made with ``control=``; or their features, with the columns below.
-        y, treatment, population, sample_weight, cluster
+        y, treatment, population, sample_weight, cluster, count
             As in `Uplift`; treatments are words, or numbers that stand for them.
         control : value
             The treatment that is none.
@@ -215,7 +153,7 @@ class ArmUplift(UpliftEstimator):
         ArmUplift
             Itself.
         """
-        beside = (sample_weight, cluster, None, None, None, control)
+        beside = (sample_weight, cluster, count, None, None, control)
         columns = (y, treatment, population, *beside)
         features, checked = columns_of(X, columns, method="fit")
         if isinstance(features, SeparateLabels):
@@ -226,7 +164,7 @@ class ArmUplift(UpliftEstimator):
         if checked is None:
             given = dict(zip(COLUMNS[1:], columns, strict=True))
             checked, _ = check_rows(given, len(np.asarray(treatment)))
-        _check_arms(checked)
+        check_arms(checked)
         self.control_, *self.arms_ = checked.arms
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -247,23 +185,13 @@ class ArmUplift(UpliftEstimator):
         )
         found: list[EvaluationRows] = []
         for j, model in enumerate(models):
-            rows, policies = contrasts.of_arm(j)
-            functions = tuple(policy.policy for policy in policies)
-            likelihood = Likelihood.of_rows(rows, MEAN, functions)
-            crossfit = CrossFit.of_policies(
-                rows,
-                likelihood,
-                policies,
-                contrasts.fold,
-                categorical=model._categorical_columns(),
-                n_jobs=self.n_jobs,
-                rng=rng,
-            )
+            crossfit = contrasts.cross_fit(j, rng)
+            rows = crossfit.rows
             model._adopt(crossfit, rng)
             model._conclude(rows, strength_of(rows, n_jobs=self.n_jobs), stacklevel=4)
             found.append(evaluation_of(rows, crossfit.fold, crossfit.nuisances))
         self.models_ = dict(zip(self.arms_, models, strict=True))
-        self.values_ = _values(self.arms_, found)
+        self.values_ = arm_values(self.arms_, found, {BEST: best_arms(found)})
         weakest = min(models, key=lambda model: model.identification_.strength or 0.0)
         for name in (
             "identification_",
@@ -275,6 +203,7 @@ class ArmUplift(UpliftEstimator):
             "training_range_",
         ):
             setattr(self, name, getattr(weakest, name))
+        self.run_ = self.run_ | {"data": row_fingerprint(each[1])}
         for name in ("feature_names_in_", "encoder_"):
             if hasattr(weakest, name):
                 setattr(self, name, getattr(weakest, name))
@@ -314,147 +243,17 @@ class ArmUplift(UpliftEstimator):
     def score(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: each treatment is scored by itself, with ``models_[arm]``."""
         raise InputError(
-            "ArmUplift has no score of all treatments together. See values_, and models_ for each."
+            "ArmUplift has no score of all treatments together. See values_, and evaluate_arms."
         )
 
     def summary_lines(self) -> dict[str, str]:
         """Return the lines of the summary: all treatments, then what each is by itself."""
-        lines = {"arms": arms_in_words(self.control_, self.arms_, self.values_)}
+        lines = {}
+        if not self.identification_.is_weak:
+            said = arms_in_words(self.control_, self.arms_, self.values_)
+            lines["arms"] = said
         for arm, model in self.models_.items():
             own = model.summary_lines()
             kept = ("average", "differences", "varies with", "policies")
             lines |= {f"{arm}: {name}": f"{arm}: {own[name]}" for name in kept}
         return lines | {"features": self._features_in_words()}
-
-
-def _check_arms(rows: Rows) -> None:
-    """Refuse rows of one treatment, and fewer populations than show the treatments apart."""
-    if not rows.arms:
-        raise InputError(
-            "ArmUplift compares several treatments with none: name the latter with control=..., "
-            "in SeparateLabels or in fit. For one treatment use Uplift."
-        )
-    if rows.joint is not None:
-        raise InputError(
-            "rows with both labels cannot have several treatments yet. Leave their treatments out."
-        )
-    control, *arms = rows.arms
-    K = len(rows.names)
-    if len(arms) + 1 > K:
-        many = f"{len(arms)} treatments ({shown(arms)})"
-        raise LabelError(
-            f"{many} take {len(arms) + 1} populations that were treated differently, and there "
-            f"{'are' if K > 1 else 'is'} {K} ({shown(rows.names)}). What {K} populations show is "
-            f"{K - 1} effect{'s' * (K > 2)}: any of them against {control!r}, with "
-            f"treated={shown(arms)}, is the effect of the mix that was given. Or bring more "
-            "populations."
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Contrasts:
-    """Rows of several treatments, and what tells each from the others."""
-
-    rows: list[LabelledRows]  # with each treatment, that of none first, as 1
-    fold: IntArray
-    propensities: list[tuple[FoldedPolicy, ...]]  # of each treatment, each population
-    population_share: Array
-    P: Array  # (n, K, J + 1) without the row's fold
-    effects: Array  # (n, J) linear, without the row's fold
-
-    @classmethod
-    def of_rows(
-        cls,
-        rows: list[LabelledRows],
-        categorical: tuple[int, ...],
-        n_jobs: int | None,
-        rng: np.random.RandomState,
-    ) -> Contrasts:
-        """Fit the probability of each treatment in each population, and linear effects."""
-        one = rows[0]
-        fold = one.deal(N_FOLDS, rng)
-        options: dict[str, Any] = {"categorical": categorical, "n_jobs": n_jobs}
-        found = [
-            fit_policies(each.X, each, None, fold=fold, rng=rng, **options)
-            for each in rows
-        ]
-        K = len(one.names)
-        size = np.array([len(one.at(OUTCOME, k)) for k in range(K)], dtype=np.float64)
-        share = size / size.sum()
-        P = np.empty((len(one), K, len(rows)))
-        for j in range(int(fold.max()) + 1):
-            at = fold == j
-            P[at] = _propensities(_without(found, j), one.X[at], is_coded=True)
-        apart, _, _ = _taken_apart(P, share)
-        own = apart[np.arange(len(one)), one.population]
-        return cls(rows, fold, found, share, P, cross_fit_effects(one, fold, own))
-
-    def of_arm(self, j: int) -> tuple[LabelledRows, tuple[FoldedPolicy, ...]]:
-        """Return rows and policies in which treatment j, from 0, stands alone.
-
-        The outcome is freed of what the others are thought to add, and treatment rows say how far
-        their policies were off.
-        """
-        rows = self.rows[j + 1]
-        at = np.arange(len(rows))
-        apart, alone, along = _taken_apart(self.P, self.population_share)
-        own = apart[at, rows.population]
-        others = np.delete(np.arange(own.shape[1]), j)
-        added = self.effects + along[:, j] * self.effects[:, [j]]
-        label = rows.label - np.sum((own * added)[:, others], axis=1)
-        is_it = 0.5 + 0.5 * rows.label - self.P[at, rows.population, j + 1]
-        mine = alone[at, rows.population, j]
-        label = np.where(rows.is_outcome, label, 2.0 * (is_it + mine) - 1.0)
-        aside = np.zeros(len(rows))
-        for other in others:
-            got = 0.5 + 0.5 * self.rows[other + 1].label
-            beyond = got - self.P[at, rows.population, other + 1]
-            aside += np.where(rows.is_outcome, 0.0, self.effects[:, other] * beyond)
-        policies = []
-        for k in range(len(rows.names)):
-            whole = tuple(
-                tuple(of[i].policy for of in self.propensities)
-                for i in range(len(rows.names))
-            )
-            without = tuple(
-                ArmPolicy(
-                    _without(self.propensities, i),
-                    self.population_share,
-                    j + 1,
-                    k,
-                    is_coded=True,
-                )
-                for i in range(int(self.fold.max()) + 1)
-            )
-            policy = ArmPolicy(whole, self.population_share, j + 1, k, is_coded=False)
-            policies.append(
-                FoldedPolicy(policy, without, self.fold[rows.at(TREATMENT, k)])
-            )
-        return replace(rows, label=label, aside=aside), tuple(policies)
-
-
-def _without(
-    found: list[tuple[FoldedPolicy, ...]], j: int
-) -> tuple[tuple[Function, ...], ...]:
-    """Return the fits without fold j: of each population, each treatment."""
-    K = len(found[0])
-    return tuple(tuple(of[k].without[j] for of in found) for k in range(K))
-
-
-def _values(arms: list[str], found: list[EvaluationRows]) -> dict[str, Estimate]:
-    """Return what people gain on average by single treatments, and by the best for each."""
-    omega = np.min([rows.omega() for rows in found], axis=0)
-    terms = [rows.terms(omega) for rows in found]
-    effects = np.column_stack([rows.effect for rows in found])
-    best = np.argmax(effects, axis=1)
-    chosen = (np.arange(len(arms)) == best[:, None]) & (effects > 0.0)
-    gains = np.column_stack([each.plain for each in terms])
-    whole = np.column_stack([gains, np.sum(gains * chosen, axis=1)])
-    total = terms[0].totals(whole, terms[0].aim)
-    n = len(arms)
-    values = {arm: total.ratio(j, n + 1) for j, arm in enumerate(arms)}
-    values["the best for each"] = total.ratio(n, n + 1)
-    first = max(range(n), key=lambda j: values[arms[j]].value)
-    more = terms[first].totals(whole[:, n] - whole[:, first], terms[0].aim)
-    values["over the best for all"] = more.ratio(0, 1)
-    return values

@@ -20,7 +20,7 @@ from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data.encode import ColumnCode, TableEncoder
 from unjoined.data.write import replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
-from unjoined.estimators.arms import ArmPolicy, ArmUplift
+from unjoined.estimators.arms import ArmUplift
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.em import EMFit, EMUplift
 from unjoined.estimators.minmax import MinMaxSearch, MinMaxUplift
@@ -44,6 +44,7 @@ from unjoined.evaluate.estimate import Estimate, Ratio
 from unjoined.evaluate.strength import GainByScore, IdentificationStrength
 from unjoined.evaluate.verdict import Finding, Verdict
 from unjoined.model.additive_basis import AdditiveBasis, Curve
+from unjoined.model.arms import ArmPolicy
 from unjoined.model.basis import (
     FourierBasis,
     GaussianBasis,

@@ -1,5 +1,6 @@
 """How good an estimate is, and whether the tables identify it, without joint labels."""
 
+from unjoined.evaluate.arms import ArmEvaluation, evaluate_arms
 from unjoined.evaluate.bounds import Bounds, uplift_bounds
 from unjoined.evaluate.curves import (
     UpliftCurve,
@@ -36,6 +37,7 @@ from unjoined.evaluate.strength import identification_strength
 from unjoined.evaluate.tables import cross_fit
 
 __all__ = [
+    "ArmEvaluation",
     "Bounds",
     "Diagnosis",
     "Estimate",
@@ -51,6 +53,7 @@ __all__ = [
     "cross_fit",
     "diagnose",
     "effect_summary",
+    "evaluate_arms",
     "evaluate_uplift",
     "fixed_critic_score",
     "identification_strength",

@@ -599,7 +599,7 @@ def diagnose(
             asked = replace(asked, aim=np.where(asked.is_labelled, 0.0, 1.0))
             aimed = find_regions(asked, features)
         outside = math.nan
-        if not randomised:
+        if not (randomised or rows.arms):  # what other treatments do is no law of one
             mean = crossfit.nuisances.outcome_mean
             tests, outside = _refutable(rows, own, mean, rng)
             checks += tests

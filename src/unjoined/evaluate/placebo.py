@@ -102,6 +102,7 @@ def earlier_rows(
         untreated=zeros,
         exposure=None,
         aside=None,
+        given=None,
         unit=then.unit,
         count=then.count,
     )

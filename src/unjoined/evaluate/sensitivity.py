@@ -763,10 +763,11 @@ def sensitivity_of(
 def without_each(rows: EvaluationRows, names: Sequence[Any]) -> dict[str, Estimate]:
     """Return the average without one population at a time, if there are three or more.
 
-    Policies and outcome models stay those of all: the average is centred whatever they are.
+    Policies and outcome models stay those of all: the average is centred whatever they are. Of
+    several treatments none is told from the others by fewer populations.
     """
     K = rows.n_populations
-    if K < 3:
+    if K < 3 or rows.aside is not None:
         return {}
     population = rows.cell % K
     found = {}

@@ -27,6 +27,7 @@ from unjoined._validation import (
     shown,
 )
 from unjoined.data.columns import take_rows
+from unjoined.data.encode import TableEncoder
 from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.labels import SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows
@@ -86,7 +87,9 @@ def was_fitted_to(model: Any, data: Any) -> bool:
         or not hasattr(model, "run_")
     ):
         return False
-    rows = data.labelled(model._check_features(data.X, reset=False))
+    matrix = model._check_features(data.X, reset=False)
+    several = data.checked.arms
+    rows = data.checked.of_arm(matrix, 1) if several else data.labelled(matrix)
     return bool(row_fingerprint(rows) == model.run_["data"])
 
 
@@ -345,10 +348,8 @@ class HeldOutTables:
     def cross_fit(self, *, n_jobs: int | None = None, rng: Rng) -> CrossFit:
         """Fit policies and outcomes of these rows, as `Uplift` does, categories being blocks."""
         refuse_few(self.rows)
-        encoder = (
-            None if self.features.encoder is None else self.features.encoder.as_codes()
-        )
-        if encoder is None or not encoder.codes_at:
+        encoder = code_encoder(self.features)
+        if encoder is None:
             return CrossFit.of_rows(self.rows, n_jobs=n_jobs, rng=rng)
         coded = replace(self.rows, X=encoder.encode(self.data.X).matrix[self.used])
         crossfit = CrossFit.of_rows(
@@ -426,6 +427,12 @@ class HeldOutTables:
         return np.concatenate(
             [values[self.used], check_vector(name, given(self.target))]
         )
+
+
+def code_encoder(features: NamedFeatures) -> TableEncoder | None:
+    """Return what makes categories codes, as models of a cross-fit take them; None without any."""
+    encoder = None if features.encoder is None else features.encoder.as_codes()
+    return encoder if encoder is not None and encoder.codes_at else None
 
 
 def cross_fit(

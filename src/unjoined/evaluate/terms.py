@@ -292,6 +292,9 @@ class EvaluationRows:
     aside: (
         Array | None
     )  # (n,) what other treatments add beyond their policies, outcome units
+    given: (
+        Array | None
+    )  # (n,) chance of the treatment itself, where policies are what others leave of it
     unit: IntArray | None  # (n,) as in `RatioTerms`
     count: Array | None  # (n,) as in `RatioTerms`
     is_amount: bool  # whether outcomes are 0 or more
@@ -327,7 +330,7 @@ class EvaluationRows:
             "effect",
             "untreated",
         )
-        beside = ("exposure", "aside", "unit", "count")
+        beside = ("exposure", "aside", "given", "unit", "count")
         given = [name for name in beside if getattr(self, name) is not None]
         some = {name: getattr(self, name)[at] for name in (*names, *given)}
         return replace(self, **some)
@@ -457,6 +460,8 @@ class EvaluationRows:
     @property
     def met(self) -> Array:
         """Chance of treatment that each row met: that of its population, or the known one, (n,)."""
+        if self.given is not None:
+            return self.given
         own = self.policies[np.arange(len(self.cell)), self.cell % self.n_populations]
         if self.exposure is None:
             return own
@@ -773,6 +778,7 @@ def labelled_part(
         exposure=exposure,
         known=_known_exposures(rows, own, exposure),
         aside=None if rows.aside is None else scale * rows.aside,
+        given=rows.given,
         unit=rows.unit,
         count=rows.count,
         is_amount=rows.coding.is_amount,
@@ -877,8 +883,9 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new])
         for name, new in behind.items()
     }
-    if labelled.aside is not None:
-        both["aside"] = np.append(labelled.aside, zeros)
+    for name in ("aside", "given"):
+        if (column := getattr(labelled, name)) is not None:
+            both[name] = np.append(column, zeros)
     if labelled.exposure is not None:
         both["exposure"] = np.append(labelled.exposure, np.full(len(X), np.nan))
     if labelled.unit is not None:

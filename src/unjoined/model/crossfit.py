@@ -98,8 +98,7 @@ class Likelihood:
     def propensities(self, X: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
         features = X if self.scaling is None else self.scaling(X)
-        each = np.column_stack([policy(features) for policy in self.policies])
-        return self.coding.as_policy(each)
+        return self.coding.as_policy(policies_at(self.policies, features))
 
     def exposure(
         self, propensities: Array, population: IntArray, known: Array | None = None
@@ -135,6 +134,14 @@ class Likelihood:
         count = None if rows.count is None else rows.count[at]
         known = ModelRows.of_weights(X, y, exposure, rows.weight[at], unit, count)
         return known, propensity
+
+
+def policies_at(policies: tuple[Callable[[Array], Array], ...], X: Array) -> Array:
+    """Return every population's policy at rows, shape (n, K), at once if they are made together."""
+    of_all: Callable[[Array], Array] | None = getattr(policies[0], "of_all", None)
+    if of_all is not None:
+        return of_all(X)
+    return np.column_stack([policy(X) for policy in policies])
 
 
 def _family_of(rows: LabelledRows) -> str:
@@ -198,8 +205,8 @@ class EffectModels:
 
     def propensities(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
-        propensities = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
-        return self.coding.as_policy(np.column_stack(propensities), CLIP)
+        propensities = 0.5 + 0.5 * policies_at(self.policies[j], X)
+        return self.coding.as_policy(propensities, CLIP)
 
     def __call__(
         self,

@@ -7,6 +7,7 @@ table is gone through once and gives one line for each population, group and lab
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from itertools import combinations_with_replacement
 from operator import add
@@ -30,6 +31,7 @@ from unjoined._validation import (
     treated_values,
 )
 from unjoined.data.chunks import Columns, Table
+from unjoined.data.queries import SqlQuery, relation_of
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.model.basis import FourierBasis, StackedBasis
 from unjoined.model.plan import PlannedSums, SumsPlan
@@ -40,15 +42,18 @@ Lines = Sequence[Mapping[str, Any]]  # what comes back, a line for each group
 def sums_of_tables(
     tables: Iterable[Table], columns: Columns, plan: SumsPlan
 ) -> PlannedSums:
-    """Return the sums of tables that are lazy frames, of which each is gone through once."""
+    """Return the sums of tables that are lazy frames or queries, each gone through once."""
     check_summable(plan, columns)
     total = PlannedSums.of_no_rows(plan)
     for table in tables:
-        frame: nw.LazyFrame[Any] = nw.from_native(table.table)
-        schema = frame.collect_schema()
-        _check_schema(table, columns, plan, schema)
-        lines = expressed(frame, table, columns, plan)
-        found = lines.collect("pyarrow").rows(named=True)
+        where: AbstractContextManager[Any] = nullcontext(table.table)
+        if isinstance(table.table, SqlQuery):
+            where = relation_of(table.table, table.title)
+        with where as rows:
+            frame: nw.LazyFrame[Any] = nw.from_native(rows)
+            _check_schema(table, columns, plan, frame.collect_schema())
+            lines = expressed(frame, table, columns, plan)
+            found = lines.collect("pyarrow").rows(named=True)
         total = total + sums_of_lines(list(found), table, plan)
     return total
 

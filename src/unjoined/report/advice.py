@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from unjoined._validation import OUTCOME
 from unjoined.evaluate.estimate import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
 from unjoined.evaluate.sensitivity import NOTHING
 from unjoined.evaluate.verdict import AMBER, GREEN, RED
-from unjoined.report.facts import Facts, Stage
+from unjoined.report.facts import ArmFacts, Facts, Stage
 from unjoined.words import (
     NOT_KNOWN,
     UNBOUNDED,
+    arms_in_words,
     if_in_words,
     is_bounded,
     number,
@@ -68,6 +70,10 @@ class Speech:
             self.treat = "give one unit more to"
             self.treating = "giving one unit more to"
             self.treated = "given one unit more"
+        if facts.arm:
+            self.treat = f"give {facts.arm} to"
+            self.treating = f"giving {facts.arm} to"
+            self.treated = f"given {facts.arm}"
         self.percent = f"{facts.level:.0%}"
         low, high = facts.evaluation.average.interval(facts.level)
         coarse = places_of(self.factor * (high - low) / 2.0)
@@ -169,6 +175,129 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
     }
 
 
+def advise_arms(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, Any]:
+    """Say who gets which of several treatments, and be as sure of it as the worst reason allows."""
+    reasons, is_open = [], False
+    for arm, own in facts.arms.items():
+        each = [_tables(own)]
+        if own.chosen.people:
+            gain = _gain(own, speeches[arm])
+            is_open |= gain["colour"] != GREEN
+            each += [_ranking(own, speeches[arm]), gain, *hidden_reasons(own)]
+            each += _calibration(own)
+        else:
+            each.append(
+                _reason(
+                    NOTE,
+                    "Nobody gets it: by predictions, costs and budget others, or none, are better.",
+                )
+            )
+        reasons += [_reason(r["colour"], f"{arm}: {r['sentence']}") for r in each]
+    reasons += _people(next(iter(facts.arms.values())))
+    if facts.is_told:
+        words = arms_in_words(facts.control, list(facts.arms), facts.values)
+        words += " That is without costs, in the tables of the fit."
+        reasons.append(_reason(NOTE, words))
+    notes = getattr(facts.model, "notes_", ())
+    reasons += [_reason(NOTE, note) for note in notes]
+    colour = min((reason["colour"] for reason in reasons), key=ORDER.index)
+    if colour == RED:
+        return {
+            "colour": RED,
+            "headline": "Do not choose people by these scores yet.",
+            "sentences": ["The reasons below say what is missing."],
+            "reasons": [reason for reason in reasons if reason["colour"] != GREEN],
+            "trust": TRUST[RED],
+        }
+    n = len(facts.people)
+    shares = [(arm, own.chosen.share) for arm, own in facts.arms.items()]
+    rest = 1.0 - facts.total.people / n
+    shares += [(facts.control, rest)] * (rest >= 0.005)
+    parts = [
+        f"{arm} to {f'{share:.0%}' if share >= 0.1 else percent(share)}"
+        for arm, share in shares
+        if share > 0.0
+    ]
+    whom = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    start = "The best guess is to give" if is_open else "Give"
+    return {
+        "colour": colour,
+        "headline": f"{start} {whom} of people.",
+        "sentences": _expected_of_arms(facts, speeches),
+        "reasons": reasons,
+        "trust": TRUST[colour] + (": you can act on it" if colour == GREEN else ""),
+    } | _given(facts, speeches)
+
+
+def _expected_of_arms(
+    facts: ArmFacts, speeches: Mapping[str, Speech]
+) -> tuple[str, ...]:
+    """Say what all treatments are expected to bring together."""
+    speech = next(iter(speeches.values()))
+    total, terms = facts.total, facts.terms
+    if not total.people:
+        return ()
+    gain, ends = speech.gain(total)
+    more = "more " if total.gain > 0.0 else ""
+    said = (
+        f"Compared with {facts.control} for everybody, this is expected to bring {gain} {more}"
+        f"{terms.unit} ({speech.percent} interval: {ends}, at the widest)."
+    )
+    if not terms.has_money:
+        return (said,)
+    net, ends = with_ends(*facts.net, speech.money_places)
+    return (
+        said,
+        f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends}).",
+    )
+
+
+def _given(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, Any]:
+    """Return the table of who gets which: a line for each treatment, and for all together."""
+    terms, speech = facts.terms, next(iter(speeches.values()))
+    money = f", {terms.currency}" if terms.currency else ""
+    columns = ["treatment", "people", f"gain in {terms.unit}"]
+    columns += [f"cost{money}"] * any(terms.costs.values())
+    columns += [f"net gain{money}"] * terms.has_money
+
+    def in_money(value: float, low: float, high: float) -> WithInterval:
+        return with_ends(value, low, high, speech.money_places)
+
+    def line(name: str, stage: Stage, spent: float, net: Any) -> list[Any]:
+        cells: list[Any] = [name, f"{stage.people:,.0f}", speech.gain(stage)]
+        cells += [speech.amount(spent)] * any(terms.costs.values())
+        return cells + [in_money(*net)] * terms.has_money
+
+    spent = facts.spent
+    rows = [
+        line(arm, own.chosen, spent[arm], own.chosen.net(own.terms))
+        for arm, own in facts.arms.items()
+    ]
+    rows.append(line("all together", facts.total, sum(spent.values()), facts.net))
+    return {"columns": columns, "given": rows}
+
+
+def arm_numbers(facts: ArmFacts) -> dict[str, Any]:
+    """Return all that the verdict on several treatments says, for other programs."""
+    advice = advise_arms(facts, {a: Speech(own) for a, own in facts.arms.items()})
+    level, has_money = facts.level, facts.terms.has_money
+    each = {}
+    for arm, own in facts.arms.items():
+        net = own.chosen.net(own.terms) if has_money else None
+        brought = _brought(own.chosen, facts.spent[arm], net, level)
+        each[arm] = {"treated": brought} | _measures(own)
+    net = facts.net if has_money else None
+    return {
+        "verdict": advice["headline"],
+        "colour": advice["colour"],
+        "trust": advice["trust"],
+        "reasons": _reasons_in_plain(advice),
+        "rows": len(facts.people),
+        "treated": _brought(facts.total, sum(facts.spent.values()), net, level),
+        "treatments": each,
+    }
+
+
 def _reason(colour: str, sentence: str) -> Reason:
     return {"colour": colour, "sentence": sentence}
 
@@ -186,37 +315,19 @@ def _whom(share: float) -> str:
 def verdict_numbers(facts: Facts) -> dict[str, Any]:
     """Return all that the verdict says, for other programs: gains in outcome units, and money."""
     advice = advise(facts, Speech(facts))
-    level = facts.level
-
-    def numbers(value: float, low: float, high: float) -> dict[str, float]:
-        return {"value": value, "low": low, "high": high, "level": level}
+    claim = facts.claim
 
     def brought(stage: Stage) -> dict[str, Any]:
-        found: dict[str, Any] = {"people": stage.people, "share": stage.share}
-        found |= {"cost": facts.terms.cost * stage.people}
-        found |= {"gain": numbers(stage.gain, stage.low, stage.high)}
-        return found | (
-            {"net": numbers(*stage.net(facts.terms))} if facts.terms.has_money else {}
-        )
+        terms = facts.terms
+        net = stage.net(terms) if terms.has_money else None
+        return _brought(stage, terms.cost * stage.people, net, facts.level)
 
-    evaluation, claim = facts.evaluation, facts.claim
-    measures = {
-        "offer" if facts.offers else "average_effect": evaluation.average,
-        "auuc": evaluation.auuc,
-        "qini": evaluation.qini,
-        "compliers": evaluation.compliers,
-        "complier_share": evaluation.complier_share,
-        "relative_effect": evaluation.relative,
-    }
     return (
         {
             "verdict": advice["headline"],
             "colour": advice["colour"],
             "trust": advice["trust"],
-            "reasons": [
-                {"colour": r["colour"], "words": r["sentence"]}
-                for r in advice["reasons"]
-            ],
+            "reasons": _reasons_in_plain(advice),
             "rows": len(facts.people),
             "treated": brought(facts.chosen),
             "options": [
@@ -225,15 +336,47 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
             "bounds": None if facts.bounds is None else facts.bounds.to_dict(),
             "breakdown": None
             if claim is None
-            else {"value": claim.breakdown(), "sure": claim.breakdown(level)},
+            else {"value": claim.breakdown(), "sure": claim.breakdown(facts.level)},
         }
-        | {
-            name: numbers(estimate.value, *estimate.interval(level))
-            for name, estimate in measures.items()
-            if estimate is not None
-        }
+        | _measures(facts)
         | facts.diagnosis.identification.known_facts(facts.diagnosis.known_worth)
     )
+
+
+def _reasons_in_plain(advice: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [{"colour": r["colour"], "words": r["sentence"]} for r in advice["reasons"]]
+
+
+def _numbers(ends: tuple[float, float, float], level: float) -> dict[str, float]:
+    return dict(zip(("value", "low", "high", "level"), (*ends, level), strict=True))
+
+
+def _brought(
+    stage: Stage, spent: float, net: tuple[float, float, float] | None, level: float
+) -> dict[str, Any]:
+    """Return what a stage brings and costs, and what is left in money if it is told in it."""
+    found: dict[str, Any] = {"people": stage.people, "share": stage.share}
+    found |= {"cost": spent}
+    found |= {"gain": _numbers((stage.gain, stage.low, stage.high), level)}
+    return found if net is None else found | {"net": _numbers(net, level)}
+
+
+def _measures(facts: Facts) -> dict[str, Any]:
+    """Return the average and how good the ranking is, as far as they are known."""
+    evaluation = facts.evaluation
+    measures = {
+        "offer" if facts.offers else "average_effect": evaluation.average,
+        "auuc": evaluation.auuc,
+        "qini": evaluation.qini,
+        "compliers": evaluation.compliers,
+        "complier_share": evaluation.complier_share,
+        "relative_effect": evaluation.relative,
+    }
+    return {
+        name: _numbers((estimate.value, *estimate.interval(facts.level)), facts.level)
+        for name, estimate in measures.items()
+        if estimate is not None
+    }
 
 
 def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
@@ -436,6 +579,11 @@ def _people(facts: Facts) -> list[Reason]:
 def firmer(facts: Facts, speech: Speech) -> str:
     """Say what would make the answer firmer, by the planner."""
     question, half_width, plan = facts.study or ("", 0.0, None)
+    if facts.arm or facts.diagnosis.identification.is_dose:
+        return (
+            "Four times as many rows in each table halve an interval, with policies as far apart "
+            "as now. Policies that differ twice as much do so as well."
+        )
     if plan is None or plan.needed is None:
         return "More rows alone do not help here: the policies must differ more."
     rows = plan.needed.rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,17 @@ from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_share
+from unjoined._typing import Array, BoolArray, IntArray, MatrixLike, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_not_negative,
+    check_share,
+    shown,
+)
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.evaluate.arms import arm_labels, cross_fit_arms
 from unjoined.evaluate.bounds import uplift_bounds
 from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.estimate import UNKNOWN
@@ -25,10 +32,17 @@ from unjoined.evaluate.planner import plan_study
 from unjoined.evaluate.regions import NamedFeatures, tree_conditions
 from unjoined.evaluate.tables import cross_fit
 from unjoined.report.drivers import FEWEST, People, find_drivers
-from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share_rule
+from unjoined.targeting import (
+    assign_arms,
+    budget_rule,
+    optimal_rule,
+    profit_rule,
+    top_share_rule,
+)
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis
+    from unjoined.evaluate.estimate import Estimate
     from unjoined.evaluate.evaluate import Evaluation
     from unjoined.evaluate.planner import StudyPlan
     from unjoined.evaluate.sensitivity import Claim
@@ -58,6 +72,8 @@ class Terms:
         Share of the people to treat, 0 to 1. Default: all whose treatment pays.
     budget : float, optional
         Most that may be spent, money. Needs a cost above 0.
+    costs : mapping of str to float, optional
+        Of several treatments, what one person costs by each, money. Needs ``value``.
 
     Examples
     --------
@@ -71,10 +87,13 @@ class Terms:
     currency: str = ""
     share: float | None = None
     budget: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check each of them, and that they belong together."""
         check_not_negative("cost", self.cost)
+        for arm, cost in self.costs.items():
+            check_not_negative(f"the cost of {arm!r}", cost)
         if isinstance(self.value, int | float) and self.value < 0.0:
             raise InputError(
                 f"value must be 0 or more, got {self.value:g}. If the outcome is a loss, such as "
@@ -86,7 +105,7 @@ class Terms:
             check_share("share", self.share, zero_allowed=True)
         if self.budget is not None:
             check_not_negative("budget", self.budget)
-            if not self.cost:
+            if not self.cost and not any(self.costs.values()):
                 raise InputError(
                     "a budget needs a cost per person above 0: give cost as well."
                 )
@@ -99,6 +118,34 @@ class Terms:
     def has_money(self) -> bool:
         """Whether gains can be told in money."""
         return self.value is not None
+
+    def of_arm(self, arm: str) -> Terms:
+        """Return the terms of one of several treatments by itself."""
+        return replace(self, cost=self.costs[arm], costs={}, budget=None)
+
+    def assign(self, arms: Sequence[str], uplift: Array) -> IntArray:
+        """Return which of several treatments each person gets, from 1, or 0, by predictions."""
+        if {*self.costs} != {*arms}:
+            raise InputError(
+                f"costs must name each of the treatments {shown(arms)}, got "
+                f"{shown(list(self.costs)) or 'none'}."
+            )
+        if self.share is not None or self.cost:
+            raise InputError(
+                "share and cost are for one treatment. Of several say costs, such as "
+                "costs={'mail': 0.5, 'phone': 3.0}, with value and perhaps budget."
+            )
+        if any(self.costs.values()) and self.value is None:
+            raise InputError(
+                "costs need value, what one unit of the outcome is worth, so that treatments can "
+                "be held against what they cost."
+            )
+        return assign_arms(
+            uplift,
+            value=1.0 if self.value is None else self.value,
+            cost=[self.costs[arm] for arm in arms],
+            budget=self.budget,
+        )
 
     def rule(self, uplift: Array) -> Array:
         """Return whom to treat, 0 to 1 each, by predictions alone."""
@@ -183,6 +230,9 @@ class Facts:
         evaluation: Evaluation | None = None,
         held_out: bool = False,
         never_harms: bool = False,
+        crossfit: CrossFit | None = None,
+        arm: str = "",
+        rule: Array | None = None,
         random_state: RandomState = 0,
     ) -> None:
         names = getattr(model, "feature_names_in_", None)
@@ -196,7 +246,11 @@ class Facts:
         self.held_out = held_out
         self.terms = terms or Terms()
         self.origin = origin or Origin()
-        crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
+        self.arm = arm  # of several treatments, the one that this is about
+        if crossfit is None:
+            crossfit = _cross_fit(
+                model, data, held_out=held_out, random_state=random_state
+            )
         shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
         target = None if people is None else self.people.X
         # Whether what is done is to make an offer, which people take up or not.
@@ -225,7 +279,7 @@ class Facts:
         outcomes = np.asarray(data.y)[data.rows(OUTCOME)]
         self.is_binary = set(np.unique(outcomes)) <= {0.0, 1.0}
         # The people advised, and the share of them whom populations treat differently enough.
-        rule = self.terms.rule(self.uplift)
+        rule = self.terms.rule(self.uplift) if rule is None else rule
         self.chosen = self._stage(rule)
         self.told = evaluation.speaks_for
         if self.record is not None and rule.any():
@@ -303,8 +357,11 @@ class Facts:
         chosen = self.chosen
         shares = [k / 100 for k in range(101) if k == 0 or k * n / 100 >= FEWEST]
         found = [self._stage(top_share_rule(self.uplift, share)) for share in shares]
-        if chosen.people >= FEWEST and not any(
-            abs(s.share - chosen.share) < 1e-9 for s in found
+        ranked = not self.arm  # else those who get it are not the best
+        if (
+            ranked
+            and chosen.people >= FEWEST
+            and not any(abs(s.share - chosen.share) < 1e-9 for s in found)
         ):
             found.append(chosen)
         return sorted(found, key=lambda stage: stage.share)
@@ -366,6 +423,114 @@ class Facts:
             group = self._group(name, inside)
             rest = group["predicted"] - mean - sum(added for *_, added in parts)
             yield {"group": group, "parts": parts, "rest": rest}
+
+
+class ArmFacts:
+    """All that a report says of several treatments: each against none, and who gets which.
+
+    See `report` for the parameters.
+    """
+
+    offers = False
+
+    def __init__(
+        self,
+        model: Any,
+        data: SeparateLabels,
+        *,
+        people: MatrixLike | None = None,
+        terms: Terms | None = None,
+        origin: Origin | None = None,
+        diagnosis: Any = None,
+        evaluation: Any = None,
+        held_out: bool = False,
+        never_harms: bool = False,
+        random_state: RandomState = 0,
+    ) -> None:
+        if diagnosis is not None:
+            raise InputError(
+                "a diagnosis is about one treatment, and the report makes that of each. Leave out "
+                "diagnosis."
+            )
+        crossfits = _cross_fit_arms(
+            model, data, held_out=held_out, random_state=random_state
+        )
+        views = arm_labels(data, crossfits.values())
+        self.model, self.data, self.control = model, data, model.control_
+        self.terms = terms or Terms()
+        if not self.terms.costs:
+            free = dict.fromkeys(model.arms_, self.terms.cost)
+            self.terms = replace(self.terms, cost=0.0, costs=free)
+        self.origin = origin or Origin()
+        self.own_people = people is not None
+        chosen = self.terms.assign(
+            model.arms_, model.predict(data.X if people is None else people)
+        )
+        self.arms = {
+            arm: Facts(
+                model.models_[arm],
+                views[arm],
+                people=people,
+                terms=self.terms.of_arm(arm),
+                evaluation=None if evaluation is None else evaluation.arms[arm],
+                held_out=held_out,
+                never_harms=never_harms,
+                crossfit=crossfits[arm],
+                arm=arm,
+                rule=1.0 * (chosen == j),
+                random_state=random_state,
+            )
+            for j, arm in enumerate(model.arms_, 1)
+        }
+        first = next(iter(self.arms.values()))
+        self.people, self.level = first.people, first.level
+        self.values: dict[str, Estimate] = model.values_
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the tables identify the average uplift of every treatment."""
+        return all(facts.is_told for facts in self.arms.values())
+
+    @property
+    def total(self) -> Stage:
+        """What all treatments bring together; its interval is at least as wide as it need be.
+
+        Ends are sums of ends: errors that go along add up, and others partly cancel.
+        """
+        each = zip(*(astuple(f.chosen) for f in self.arms.values()), strict=True)
+        return Stage(*map(sum, each))
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """What each treatment costs, money."""
+        return {a: f.terms.cost * f.chosen.people for a, f in self.arms.items()}
+
+    @property
+    def net(self) -> tuple[float, float, float]:
+        """The same in money, after costs."""
+        each = zip(*(f.chosen.net(f.terms) for f in self.arms.values()), strict=True)
+        value, low, high = map(sum, each)
+        return value, low, high
+
+
+def _cross_fit_arms(
+    model: Any, data: SeparateLabels, *, held_out: bool, random_state: RandomState
+) -> dict[str, CrossFit]:
+    """Return the cross-fits of several treatments: the model's own if it was fitted to the rows."""
+    if data.checked.arms[1:] != tuple(model.arms_):
+        raise InputError(
+            f"the model is of the treatments {shown(model.arms_)}, and the tables are of "
+            f"{shown(data.checked.arms[1:]) or 'one'}. Give tables in which each is given, and "
+            "say with control which is none."
+        )
+    if held_out:
+        return cross_fit_arms(data, rng=check_random_state(random_state))
+    models = model.models_
+    if not all(hasattr(one, "crossfit_") for one in models.values()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnjoinedWarning)
+            models = clone(model).fit(data).models_
+    return {arm: one.crossfit_ for arm, one in models.items()}
 
 
 def _cross_fit(

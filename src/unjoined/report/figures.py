@@ -414,6 +414,8 @@ def gain_chart(facts: Facts, speech: Speech) -> Chart:
     chart.axes(percent="x")
     chart.band(share, low, high)
     chart.line(share, value, "curve")
+    if facts.arm:  # who gets it is not those of the highest scores
+        return chart
     chart.upright(facts.chosen.share, "now", id="now-line")
     chart.point(facts.chosen.share, facts.chosen.gain, "now", r="6", id="now-point")
     return chart

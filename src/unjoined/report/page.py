@@ -34,12 +34,14 @@ from unjoined.report.advice import (
     TELL,
     Speech,
     advise,
+    advise_arms,
+    arm_numbers,
     firmer,
     turning_point,
     verdict_numbers,
 )
 from unjoined.report.drivers import FEWEST
-from unjoined.report.facts import Facts, Origin, Terms
+from unjoined.report.facts import ArmFacts, Facts, Origin, Terms
 from unjoined.report.figures import (
     FULL_GAP,
     Chart,
@@ -63,6 +65,7 @@ from unjoined.words import (
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 if TYPE_CHECKING:
+    from unjoined.evaluate.arms import ArmEvaluation
     from unjoined.evaluate.diagnosis import Diagnosis
     from unjoined.evaluate.evaluate import Evaluation
 
@@ -80,7 +83,7 @@ def report(
     terms: Terms | None = None,
     origin: Origin | None = None,
     diagnosis: Diagnosis | None = None,
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation | ArmEvaluation | None = None,
     held_out: bool = False,
     never_harms: bool = False,
     overwrite: bool = False,
@@ -91,7 +94,8 @@ def report(
     Parameters
     ----------
     model : fitted estimator
-        Any of this package.
+        Any of this package. Of an `ArmUplift` the page says who gets which treatment, then has a
+        part for each.
     data : SeparateLabels
         The tables it was fitted to, or others with ``held_out``; 20 rows or more each.
     path : path
@@ -104,8 +108,8 @@ def report(
     origin : Origin, optional
         Title, the command that makes the report again, columns left out.
     diagnosis : Diagnosis, optional
-        Of these tables and people, if there is one already. Default: `diagnose`.
-    evaluation : Evaluation, optional
+        Of these tables and people, if there is one already. Default: `diagnose`. Of one treatment.
+    evaluation : Evaluation or ArmEvaluation, optional
         Of this model, if there is one already. Default: `cross_evaluate` on ``data``, which fits
         the model anew for each of five folds; with ``held_out``, `evaluate_uplift`.
     held_out : bool, default=False
@@ -179,11 +183,14 @@ def report_with_numbers(
         )
     environment = _environment()
     tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-    facts = Facts(model, tables, random_state=random_state, **options)
+    kind = ArmFacts if hasattr(model, "models_") else Facts
+    facts = kind(model, tables, random_state=random_state, **options)
     text = render(facts, environment, random_state)
     # What a terminal or an editor would obey; markup was escaped before.
     text = CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     written = replace_file(target, lambda file: file.write_text(text, "utf-8"))
+    if isinstance(facts, ArmFacts):
+        return written, arm_numbers(facts)
     return written, verdict_numbers(facts)
 
 
@@ -201,13 +208,56 @@ def _environment() -> Any:
     return environment
 
 
-def render(facts: Facts, environment: Any, seed: Any) -> str:
+def render(facts: Facts | ArmFacts, environment: Any, seed: Any) -> str:
     """Return the page."""
-    speech = Speech(facts)
     folder = files("unjoined.report")
     style, script = (
         (folder / name).read_text("utf-8") for name in ("report.css", "report.js")
     )
+    several: list[tuple[str, str]] = []
+    if isinstance(facts, ArmFacts):
+        speeches = {arm: Speech(own) for arm, own in facts.arms.items()}
+        verdict = advise_arms(facts, speeches)
+        template = environment.get_template("sections.html")
+        for j, (arm, own) in enumerate(facts.arms.items(), 1):
+            said = _sections(own, speeches[arm], verdict)
+            part = template.render(said, prefix=f"arm-{j}-", level=3)
+            several.append((arm, part))
+        first = facts.arms[several[0][0]]
+        shown = {"diagnosis": first.diagnosis, "terms": facts.terms, "slider": None}
+    else:
+        speech = Speech(facts)
+        verdict = advise(facts, speech)
+        shown = _sections(facts, speech, verdict)
+    text: str = environment.get_template("report.html").render(
+        shown,
+        facts=facts,
+        verdict=verdict,
+        arms=several,
+        prefix="",
+        level=2,
+        n_tables=sum(table.kind in KINDS for table in facts.data.summary()),
+        missing=_missing(facts),
+        about=_about(facts, seed),
+        day=_day(),
+        version=version("unjoined"),
+        how=getattr(facts.model, "reason_", ""),
+        left_out=[*map(str, facts.data.left_out), *facts.origin.left_out],
+        style=style,
+        script=script,
+        hashed=_hash,
+    )
+    if len(text.encode()) > MOST_BYTES:
+        raise InputError(
+            "the report is larger than 3 MB; shorten the names of columns."
+        )
+    return text
+
+
+def _sections(
+    facts: Facts, speech: Speech, verdict: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the sections on one treatment show, between verdict and method."""
     diagnosis = facts.diagnosis
     gains = gain_chart(facts, speech)
     strength = diagnosis.identification
@@ -218,59 +268,48 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
             clusters_in_words(strength),
         ),
     )
-    text: str = environment.get_template("report.html").render(
-        facts=facts,
-        terms=facts.terms,
-        speech=speech,
-        verdict=advise(facts, speech),
-        evaluation=facts.evaluation,
-        relative=_relative(facts),
-        diagnosis=diagnosis,
-        strength=next(word for least, word in STRENGTH if diagnosis.strength >= least),
-        strong=STRONG,
-        plenty=PLENTY,
-        gap=gap_figure(diagnosis, facts.data.n_rows),
-        alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
-        gap_words=""
+    return {
+        "facts": facts,
+        "terms": facts.terms,
+        "speech": speech,
+        "verdict": verdict,
+        "evaluation": facts.evaluation,
+        "relative": _relative(facts),
+        "diagnosis": diagnosis,
+        "strength": next(
+            word for least, word in STRENGTH if diagnosis.strength >= least
+        ),
+        "strong": STRONG,
+        "plenty": PLENTY,
+        "gap": gap_figure(diagnosis, facts.data.n_rows),
+        "alike": 0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
+        "gap_words": ""
         if diagnosis.gap is None
         else diagnosis.gap_in_words(diagnosis.gap),
-        known=known,
-        n_tables=sum(table.kind in KINDS for table in facts.data.summary()),
-        full_gap=FULL_GAP,
-        nearly_all=NEARLY_ALL,
-        hidden=hidden_figure(facts) if facts.is_told else None,
-        turns=turning_point(facts),
-        regions=[r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
-        curve=curve_figure(facts, speech),
-        bins=bins_figure(facts, speech),
-        gains=gains,
-        shares=_share_table(facts),
-        slider=_slider(facts, speech, gains),
-        drivers=[
+        "known": known,
+        "full_gap": FULL_GAP,
+        "nearly_all": NEARLY_ALL,
+        "hidden": hidden_figure(facts) if facts.is_told else None,
+        "turns": turning_point(facts),
+        "regions": [
+            r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST
+        ],
+        "curve": curve_figure(facts, speech),
+        "bins": bins_figure(facts, speech),
+        "gains": gains,
+        "shares": _share_table(facts),
+        "slider": _slider(facts, speech, gains),
+        "drivers": [
             driver_figure(driver, speech)
             for driver in facts.drivers[:MOST_DRIVERS]
             if len(driver.values) > 1
         ],
-        importance=importance_chart(facts.drivers, speech),
-        tell=TELL[diagnosis.colour],
-        colours=COLOURS,
-        has_band=any(driver.has_band for driver in facts.drivers),
-        missing=_missing(facts),
-        about=_about(facts, seed),
-        day=_day(),
-        version=version("unjoined"),
-        how=getattr(facts.model, "reason_", ""),
-        left_out=[*map(str, facts.data.left_out), *facts.origin.left_out],
-        firmer=firmer(facts, speech),
-        style=style,
-        script=script,
-        hashed=_hash,
-    )
-    if len(text.encode()) > MOST_BYTES:
-        raise InputError(
-            "the report is larger than 3 MB; shorten the names of columns."
-        )
-    return text
+        "importance": importance_chart(facts.drivers, speech),
+        "tell": TELL[diagnosis.colour],
+        "colours": COLOURS,
+        "has_band": any(driver.has_band for driver in facts.drivers),
+        "firmer": firmer(facts, speech),
+    }
 
 
 def _relative(facts: Facts) -> str:
@@ -343,7 +382,7 @@ def _slider(facts: Facts, speech: Speech, chart: Chart) -> dict[str, Any]:
     }
 
 
-def _missing(facts: Facts) -> str:
+def _missing(facts: Facts | ArmFacts) -> str:
     """Say how many people lack each feature."""
     counts = {c.name: int(np.isnan(c.values).sum()) for c in facts.people.columns}
     said = [
@@ -365,9 +404,14 @@ def fingerprint(data: SeparateLabels) -> str:
         [KINDS.index(each) for each in np.asarray(data.kind)], dtype=np.float64
     )
     _, place = np.unique(np.asarray(data.population).astype(str), return_inverse=True)
-    label = np.nan_to_num(np.asarray(data.y, dtype=np.float64), nan=-1.0)
+    labels = [data.checked.label]
+    if data.checked.joint is not None:
+        labels.append(data.checked.joint)
     rows = hash_with(
-        hash_features(np.nan_to_num(X)), label, kind, place.astype(np.float64)
+        hash_features(np.nan_to_num(X)),
+        *(np.nan_to_num(label, nan=-1.0) for label in labels),
+        kind,
+        place.astype(np.float64),
     )
     with np.errstate(over="ignore"):
         return f"{int(rows.sum(dtype=np.uint64)):016x}"
@@ -380,7 +424,7 @@ def _day() -> str:
     return f"{day:%Y-%m-%d}"
 
 
-def _run_in_words(facts: Facts) -> str:
+def _run_in_words(facts: Facts | ArmFacts) -> str:
     """Say by what the model was fitted, and to which rows."""
     if (run := getattr(facts.model, "run_", None)) is None:
         return "not known"
@@ -394,7 +438,7 @@ def _run_in_words(facts: Facts) -> str:
     return f"{with_what}; to rows of fingerprint {run['data']}"
 
 
-def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
+def _about(facts: Facts | ArmFacts, seed: Any) -> list[tuple[str, str]]:
     """Return what made the report."""
     packages = ("unjoined", "numpy", "scipy", "scikit-learn")
     return [
