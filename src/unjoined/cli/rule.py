@@ -49,7 +49,7 @@ from unjoined.estimators.persist import load_model
 from unjoined.evaluate.rules import DEEPEST
 from unjoined.evaluate.verdict import RED
 from unjoined.export import export_sql
-from unjoined.targeting import learn_rule
+from unjoined.targeting import TreeRule, learn_rule
 
 
 @command(
@@ -121,26 +121,13 @@ def rule(
     if sql is None and keep is not None:
         raise InputError("--keep copies columns to the query of --sql: give --sql too.")
     fitted = load_model(model)
-    asked: dict[str, Any] = {
-        "max_depth": depth,
-        "value": 1.0 if value is None else value,
-    }
-    several = isinstance(fitted, ArmUplift)
-    costs = as_costs(cost, fitted.arms_ if several else ())
-    asked["cost"] = costs if several else costs[""]
-    if value is None and any(costs.values()):
-        raise InputError("--cost needs --value, what one unit of the outcome is worth.")
+    asked = _money(fitted, cost, value) | {"max_depth": depth, "random_state": seed}
     asked["share"] = None if share is None else as_share(share)
     asked["features"] = split_names("--by", by) or None
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
-        for name in asked["features"] or ():
-            if name not in (known := data.feature_names or []):
-                raise InputError(
-                    f"--by names {name!r}, which is no feature of the model; they are "
-                    f"{shown(known)}{did_you_mean(name, known)}"
-                )
-        found = learn_rule(fitted, data, random_state=seed, **asked)
+        _check_columns(asked["features"], data.feature_names or [])
+        found = learn_rule(fitted, data, **asked)
     out = console(quiet=as_json)
     stops = fitted.verdict_.colour == RED and not despite_red
     if stops:
@@ -151,28 +138,48 @@ def rule(
     else:
         for line in str(found).splitlines():
             out.print(line, soft_wrap=True)
-        if sql is not None:
-            head = QUERY.decode()
-            query = export_sql(found, table=table, keep=split_names("--keep", keep))
-            replace_file(
-                sql,
-                lambda file: file.write_text(
-                    f"{head}a rule.\n{query}\n", encoding="utf-8"
-                ),
-            )
-            out.print(f"Wrote {sql}: a query that decides for each row of {table}.")
-        if picture is not None:
-            _draw(found, picture)
-            out.print(f"Wrote {picture}.")
+        _write(found, sql, table, split_names("--keep", keep), picture)
+        for file in (sql, picture):
+            if file is not None:
+                out.print(f"Wrote {file}.")
     if as_json:
         facts = {} if stops else found.to_dict()
         print_json(facts | {"colour": fitted.verdict_.colour, "warnings": notes})
     stop_if(stops)
 
 
-def _draw(found: Any, picture: Path) -> None:
-    """Draw a rule to a file."""
-    import_extra("matplotlib", extra="plot").use("Agg")
-    figure = found.plot().figure
-    kind = picture.suffix.lower().removeprefix(".")
-    replace_file(picture, lambda file: figure.savefig(file, dpi=150, format=kind))
+def _money(fitted: Any, cost: str, value: float | None) -> dict[str, Any]:
+    """Return what outcomes are worth and what treating costs."""
+    several = isinstance(fitted, ArmUplift)
+    costs = as_costs(cost, fitted.arms_ if several else ())
+    if value is None and any(costs.values()):
+        raise InputError("--cost needs --value, what one unit of the outcome is worth.")
+    worth = 1.0 if value is None else value
+    return {"value": worth, "cost": costs if several else costs[""]}
+
+
+def _check_columns(asked: list[str] | None, known: list[str]) -> None:
+    for name in asked or ():
+        if name not in known:
+            raise InputError(
+                f"--by names {name!r}, which is no feature of the model; they are "
+                f"{shown(known)}{did_you_mean(name, known)}"
+            )
+
+
+def _write(
+    found: TreeRule,
+    sql: Path | None,
+    table: str,
+    kept: list[str],
+    picture: Path | None,
+) -> None:
+    """Write a rule as a query and as a picture, if they are asked for."""
+    if sql is not None:
+        text = f"{QUERY.decode()}a rule.\n{export_sql(found, table=table, keep=kept)}\n"
+        replace_file(sql, lambda file: file.write_text(text, encoding="utf-8"))
+    if picture is not None:
+        import_extra("matplotlib", extra="plot").use("Agg")
+        figure = found.plot().figure
+        kind = picture.suffix.lower().removeprefix(".")
+        replace_file(picture, lambda file: figure.savefig(file, dpi=150, format=kind))

@@ -47,7 +47,7 @@ SMALLEST_SHARE = 0.05  # of the people in a leaf
 MOST_FEATURES = 24  # that a tree chooses among
 TREE_ROWS = 50_000  # that a tree is grown on
 GROUPS = 4  # of the people, by each feature
-HALVINGS = 30  # of what the scarce thing costs
+HALVINGS = 16  # of what the scarce thing costs
 COMPARED_ROWS = 20_000  # at most, at which rules without one fold each are compared
 TREAT = "treat"  # what those who are treated get, where there is one treatment
 
@@ -237,7 +237,9 @@ class Prices(NamedTuple):
         """Return what treatments bring, (n, J), of uplift that is counted so often."""
         return np.asarray(self.value * uplift - counted * self.cost)
 
-    def within(self, choose: Callable[[float], IntArray], weight: Array) -> float:
+    def within(
+        self, choose: Callable[[float], IntArray], weight: Array, effect: Array
+    ) -> float:
         """Return by how much the scarce must be dearer for choices of people to keep to it."""
         use = np.concatenate([[0.0], self.use])
 
@@ -246,9 +248,12 @@ class Prices(NamedTuple):
 
         if fits(0.0):
             return 0.0
-        low, high = 0.0, 1e-6 * abs(self.value)
+        low, high = (
+            0.0,
+            float(np.max(self.net(effect, np.ones_like(effect)) / self.use)),
+        )
         while not fits(high):
-            low, high = high, 4.0 * high
+            low, high = high, 2.0 * high
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             low, high = (low, middle) if fits(middle) else (middle, high)
@@ -318,7 +323,8 @@ class RuleRows:
             )
 
         X = self.X[at]
-        return tree(prices.within(lambda dearer: assigned(tree(dearer), X), weight))
+        choose = lambda dearer: assigned(tree(dearer), X)  # noqa: E731
+        return tree(prices.within(choose, weight, effect[at]))
 
     def _telling(self, at: IntArray, net: Array, weight: Array) -> IntArray:
         """Return the features that what is predicted goes along with most, if there are many."""
@@ -357,7 +363,7 @@ class RuleRows:
             best = np.argmax(worth, axis=1)
             return np.where(worth[np.arange(len(worth)), best] > 0.0, best + 1, 0)
 
-        return choose(prices.within(choose, self.terms.people))
+        return choose(prices.within(choose, self.terms.people, effect))
 
     def gains(
         self, prices: Prices, given: Sequence[tuple[IntArray, float]]
@@ -405,6 +411,7 @@ def learn_rule(
     share: float | None = None,
     features: Sequence[str] | None = None,
     level: float = 0.95,
+    crossfit: CrossFit | Mapping[str, CrossFit] | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> TreeRule:
@@ -433,6 +440,9 @@ def learn_rule(
         Columns that the rule may name; by default all.
     level : float, default=0.95
         Of the intervals.
+    crossfit : CrossFit or mapping of str to CrossFit, optional
+        That of the data, or of each treatment, if it is at hand. An `Uplift` or `ArmUplift` fitted
+        to the data brings its own.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -441,8 +451,7 @@ def learn_rule(
     Returns
     -------
     TreeRule
-        Print it, or use ``assign``. Costs six trees, and a cross-fit unless the model is an
-        `Uplift` fitted to these rows.
+        Print it, or use ``assign``. Costs six trees, and a cross-fit if there is none.
 
     Raises
     ------
@@ -478,7 +487,12 @@ def learn_rule(
     rng = check_random_state(random_state)
     treatments = tuple(tables.checked.arms[1:]) or (TREAT,)
     prices = _prices(treatments, value, cost, budget, share)
-    held, rows, scored = _rows(model, tables, treatments, features, n_jobs, rng)
+    known: list[CrossFit] = []
+    if isinstance(crossfit, Mapping):
+        known = [crossfit[name] for name in treatments]
+    elif crossfit is not None:
+        known = [crossfit]
+    held, rows, scored = _rows(model, tables, treatments, known, features, n_jobs, rng)
     every = np.arange(len(rows.fold))
     leaves = rows.grow(every, rows.effect, prices, depth)
     given = np.zeros(len(every), dtype=np.int64)
@@ -581,6 +595,7 @@ def _rows(
     model: Any,
     tables: SeparateLabels,
     treatments: Sequence[str],
+    known: Sequence[CrossFit],
     features: Sequence[str] | None,
     n_jobs: int | None,
     rng: Rng,
@@ -594,12 +609,10 @@ def _rows(
             "Give rows in which the model's treatments were given."
         )
     own = was_fitted_to(model, tables)
-    known = [
-        models[name].crossfit_
-        for name in treatments
-        if hasattr(models[name], "crossfit_")
-    ]
-    is_known = own and len(known) == len(treatments)
+    if own and not known:
+        fitted = [getattr(models[name], "crossfit_", None) for name in treatments]
+        known = [one for one in fitted if one is not None]
+    is_known = len(known) == len(treatments)
     several = bool(tables.checked.arms)
     chance = not several and is_randomised({"": model})
     if several:
@@ -626,7 +639,7 @@ def _rows(
 
     def without(j: int) -> Array:
         each = [
-            crossfit.rows.coding.scale * crossfit.models(X, np.full(len(X), j)).effect
+            _effect_without(j, crossfit, X)
             for crossfit, X in zip(known, numbers, strict=True)
         ]
         return np.asarray(reach[:, None] * np.column_stack(each))
@@ -641,6 +654,14 @@ def _rows(
         for one, name in zip(held, treatments, strict=True)
     ]
     return held[0], rows, reach[:, None] * np.column_stack(scores)
+
+
+def _effect_without(j: int, crossfit: CrossFit, X: Array) -> Array:
+    """Return the effect at rows, outcome units, by the fits without a fold."""
+    models = crossfit.models
+    fold = np.full(len(X), j)
+    found = models(X, fold, fold % len(models.policies))
+    return np.asarray(crossfit.rows.coding.scale * found.effect)
 
 
 def _numbers(held: HeldOutTables, crossfit: CrossFit) -> Array:
