@@ -37,7 +37,7 @@ from unjoined.evaluate.tables import Asked, HeldOutTables, was_fitted_to
 from unjoined.evaluate.terms import EvaluationRows, RatioTerms
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.trees import Bounds, Grower, Leaf, assigned, cut_points
-from unjoined.words import cells, span
+from unjoined.words import cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,9 +133,9 @@ class TreeRule(Shown):
         lines = [line for name in self.treatments if (line := self._who(name))]
         if not lines:
             lines = ["Treat nobody: no group that such a tree can tell is worth it."]
-        low, high = self.gain.interval(self.level)
+        gain, ends = cells(self.gain, self.level)
         lines.append(
-            f"Rules so learnt gain {self.gain.value:+.4g} per person ({span(low, high)}) over "
+            f"Rules so learnt gain {gain} per person ({self.level:.0%} interval {ends}) over "
             "treating nobody, on people that had no part in learning them."
         )
         if self.kept is not None:
