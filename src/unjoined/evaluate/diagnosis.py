@@ -278,6 +278,13 @@ class Diagnosis(Shown):
         """Return the verdict, what speaks against a better one, and what was measured."""
         return [self.headline, *self.remarks(), *self.measurements()]
 
+    @property
+    def turning(self) -> str:
+        """How far equal people may differ between populations; empty if there is no answer."""
+        if self.sensitivity is None or self.verdict == UNKNOWN:
+            return ""
+        return self.sensitivity.in_words(self.sensitivity.average)
+
     def measurements(self) -> list[str]:
         """Return what was measured of all people, a sentence or two each."""
         gap = self.gap
@@ -306,9 +313,8 @@ class Diagnosis(Shown):
             lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
             lines.append(clusters)
-        if self.sensitivity is not None and self.verdict != UNKNOWN:
-            turns = self.sensitivity
-            words = [turns.in_words(turns.average), *turns.benchmark_words()]
+        if self.turning and self.sensitivity is not None:
+            words = [self.turning, *self.sensitivity.benchmark_words()]
             lines.append(f"Hidden differences: {' '.join(words)}")
         if np.isfinite(self.implied_outside):
             lines.append(
