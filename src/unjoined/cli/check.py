@@ -155,6 +155,9 @@ def show_answer(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
         out.print(line)
     if result.turning:
         out.print(result.turning)
+    for column in data.left_out:
+        if "cluster" in column.reason:  # which is for the user to say
+            out.print(f"Left out: {column}.")
     named = ", ".join(column.name for column in data.left_out)
     more = max(len(remarks) - MOST_REMARKS, 0)
     out.print(

@@ -49,7 +49,9 @@ TREE_ROWS = 50_000  # that a tree is grown on
 GROUPS = 4  # of the people, by each feature
 HALVINGS = 16  # of what the scarce thing costs
 COMPARED_ROWS = 20_000  # at most, at which rules without one fold each are compared
-TREAT = "treat"  # what those who are treated get, where there is one treatment
+TREAT, OFFER = "treat", "offer"  # what people get where there is one treatment
+# To do it, and doing it.
+WORDS = {TREAT: ("treat", "treating"), OFFER: ("make the offer to", "making it to")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +133,20 @@ class TreeRule(Shown):
     def sentences(self) -> list[str]:
         """Return the rule in words, and what it is worth."""
         lines = [line for name in self.treatments if (line := self._who(name))]
+        do, doing = WORDS.get(self.treatments[0], WORDS[TREAT])
         if not lines:
-            lines = ["Treat nobody: no group that such a tree can tell is worth it."]
+            nobody = "nobody: no group that such a tree can tell is worth it."
+            lines = [f"{do[0].upper()}{do[1:]} {nobody}"]
         gain, ends = cells(self.gain, self.level)
         lines.append(
             f"Rules so learnt gain {gain} per person ({self.level:.0%} interval {ends}) over "
-            "treating nobody, on people that had no part in learning them."
+            f"{doing} nobody, on people that had no part in learning them."
         )
         if self.kept is not None:
             low, high = self.kept.interval(self.level)
             lines.append(
                 f"That keeps {self.kept.value:.0%} ({low:.0%} to {high:.0%}) of "
-                "what it gains to treat people one by one, by their predicted uplift."
+                f"what {doing} people one by one gains, by their predicted uplift."
             )
         return lines
 
@@ -151,7 +155,8 @@ class TreeRule(Shown):
         groups = [leaf for leaf in self.leaves if leaf.treatment == treatment]
         if not groups:
             return ""
-        verb = "Treat" if self.treatments == (TREAT,) else f"Give {treatment} to"
+        do, _ = WORDS.get(treatment, (f"give {treatment} to", ""))
+        verb = do[0].upper() + do[1:]
         if len(self.leaves) == 1:
             return f"{verb} everyone."
         who = ", and people where ".join(leaf.where for leaf in groups)
@@ -171,10 +176,11 @@ class TreeRule(Shown):
         ]
         head = ("people where", "treatment", "share", "predicted uplift")
         gains = [(name, *cells(gain, self.level)) for name, gain in self._gains()]
-        columns = ("treated are", "estimate", f"{self.level:.0%} interval")
+        columns = ("who gets it", "estimate", f"{self.level:.0%} interval")
+        _, doing = WORDS.get(self.treatments[0], WORDS[TREAT])
         return [
             ("Who gets what", head, leaves),
-            ("Net gain per person over treating nobody", columns, gains),
+            (f"Net gain per person over {doing} nobody", columns, gains),
         ]
 
     def _gains(self) -> list[tuple[str, Estimate]]:
@@ -485,7 +491,9 @@ def learn_rule(
     if tables.is_streamed:
         raise InputError("learn_rule needs all rows in memory: leave out stream.")
     rng = check_random_state(random_state)
-    treatments = tuple(tables.checked.arms[1:]) or (TREAT,)
+    treatments = tuple(tables.checked.arms[1:])
+    if not treatments:
+        treatments = (OFFER if is_randomised({"": model}) else TREAT,)
     prices = _prices(treatments, value, cost, budget, share)
     known: list[CrossFit] = []
     if isinstance(crossfit, Mapping):
