@@ -34,7 +34,7 @@ from unjoined.evaluate.evaluate import is_randomised
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.strength import ranking_noise
 from unjoined.evaluate.tables import Asked, HeldOutTables, was_fitted_to
-from unjoined.evaluate.terms import EvaluationRows, RatioTerms
+from unjoined.evaluate.terms import EvaluationRows, RatioTerms, agreed_average
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.trees import Bounds, Grower, Leaf, assigned, cut_points
 from unjoined.words import cells
@@ -282,12 +282,19 @@ class RuleRows:
 
     @classmethod
     def of(
-        cls, found: Sequence[EvaluationRows], X: Array, without: Callable[[int], Array]
+        cls,
+        found: Sequence[EvaluationRows],
+        X: Array,
+        without: Callable[[int], Array],
+        change: float,
     ) -> RuleRows:
-        """Return those of one treatment, or of several, whom all policies must tell apart."""
+        """Return those of one treatment, or of several, whom all policies must tell apart.
+
+        All people are taken to gain more by ``change`` than was measured of one treatment.
+        """
         effect = np.column_stack([rows.effect for rows in found])
         if len(found) == 1:
-            terms = found[0].everyone()
+            terms = found[0].everyone().shifted(change)
             gained, counted = terms.numerator[:, None], terms.denominator[:, None]
         else:
             omega = np.min([rows.omega() for rows in found], axis=0)
@@ -637,6 +644,10 @@ def _rows(
         for one, crossfit in zip(held, known, strict=True)
     ]
     reach = np.ones(len(found[0].cell))
+    change = 0.0
+    if own and not chance:  # as much as the average of the fit
+        _, agreed = agreed_average(found[0], known[0])
+        change = agreed - found[0].average().value
     if chance:
         low, high = found[0].arms
         reach = found[0].policies[:, high] - found[0].policies[:, low]
@@ -654,7 +665,7 @@ def _rows(
 
     allowed = _allowed(held[0].features, features)
     X = np.where(allowed, found[0].X, 0.0)
-    rows = RuleRows.of(found, X, without)
+    rows = RuleRows.of(found, X, without, change)
     if own:
         return held[0], rows, None
     scores = [
