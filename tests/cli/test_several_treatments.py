@@ -11,6 +11,7 @@ from unjoined import load_model
 from unjoined.cli import main
 
 SHARES = {"east": (0.2, 0.7, 0.1), "south": (0.2, 0.1, 0.7), "west": (0.8, 0.1, 0.1)}
+pytestmark = pytest.mark.usefixtures("two_folds")
 
 
 def write(folder, effects, shares, n=400, seed=0):
