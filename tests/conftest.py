@@ -106,7 +106,7 @@ def interrupt_when():
 
 # Coverage makes a test take half as long again. `make test` has a limit for model and federated
 # alone, and these tests run nearly every line of them; `make coverage` measures every test.
-MEASURED = {"model", "federated", "test_aggregate", "test_dask"}
+MEASURED = {"model", "federated", "test_aggregate", "test_arms", "test_dask"}
 MEASURED |= {"test_minmax_chunks", "test_minmax_populations", "test_mixture_chunks"}
 
 

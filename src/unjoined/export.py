@@ -18,7 +18,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.model_file import rows_held
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.evaluate.rules import TREAT, TreeRule
+from unjoined.evaluate.rules import WORDS, TreeRule
 from unjoined.model.additive_basis import AdditiveBasis, Curve
 from unjoined.model.basis import (
     FourierBasis,
@@ -71,8 +71,8 @@ def export_sql(
     Parameters
     ----------
     model : Uplift, MinMaxUplift, WeightedUplift or TreeRule
-        Fitted to a data frame or to tables; bases of this package. Or a rule that `learn_rule` found
-        by such.
+        Fitted to a data frame or to tables; bases of this package. Or a rule of
+        `learn_rule` by such.
     path : path, optional
         A file to write the query to.
     table : str or sequence of str, default="people"
@@ -188,7 +188,7 @@ def _rule_query(rule: TreeRule, table: str | Sequence[str], keep: Sequence[str])
         f"{identifier(name)} AS {identifier(f'_{k}')}" for k, name in enumerate(kept)
     ]
     inner += [f"{numbers[j]} AS {called[j]}" for j in used]
-    single = rule.treatments == (TREAT,)
+    single = rule.treatments[0] in WORDS
     output = "treat" if single else "treatment"
     if output in kept:
         raise InputError(

@@ -164,6 +164,12 @@ def test_check_gives_the_verdict_first_and_all_numbers_as_json(
     )
     assert code == 0
     assert out.startswith("Identified")
+    assert len(out.splitlines()) <= 12
+    assert "What to do next:" in out
+    asked = [*four_tables(folder), "--ignore", "spend", *target, "--details"]
+    code, out, _ = run(capsys, "check", *asked)
+    assert code == 0
+    assert out.startswith("Identified")
     assert "spend" not in out
     parts = (
         "Gap (",

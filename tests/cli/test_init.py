@@ -279,7 +279,7 @@ def test_ids_that_repeat_in_a_table_are_clusters(capsys, tmp_path):
     settings = guessed(capsys, tmp_path)
     assert settings["cluster"] == "id"
     settings = tmp_path / "unjoined.toml"
-    _, said, _ = run(capsys, "check", "--config", settings)
+    _, said, _ = run(capsys, "check", "--config", settings, "--details")
     assert "Rows are in 60 clusters" in said
     text = settings.read_text("utf-8").replace('cluster = "id"\n', "")
     settings.write_text(text, "utf-8")

@@ -117,7 +117,7 @@ def test_every_command_takes_both_and_policies(capsys, folder, tmp_path):
         treatment="mailed",
     )
     model = tmp_path / "m.skops"
-    code, out, err = run(capsys, "check", "--config", path)
+    code, out, err = run(capsys, "check", "--config", path, "--details")
     assert (code, err) == (0, "")
     assert "Tested by the rows with both labels" in " ".join(out.split())
     assert "with both labels" in out
@@ -351,7 +351,7 @@ def test_gains_of_an_offer_are_called_so_everywhere(capsys, offer, tmp_path):
     people = tmp_path / "p.csv"
     frame = pd.read_csv(offer.parent / "came_made.csv")[:100]
     frame[["age", "visits"]].to_csv(people, index=False)
-    code, out, _ = run(capsys, "check", "--config", offer)
+    code, out, _ = run(capsys, "check", "--config", offer, "--details")
     words = " ".join(out.split())
     assert code == 0
     assert "people take it up because of it" in words

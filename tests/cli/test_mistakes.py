@@ -7,7 +7,6 @@ import shlex
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.compose import make_column_transformer
@@ -448,12 +447,6 @@ WRONG = {
     "a table alone": (
         lambda: labels(outcomes=frames("o", "y")["n"]),
         "population='region'",
-    ),
-    "lazy tables": (
-        lambda: labels(
-            outcomes={k: pl.LazyFrame(v) for k, v in frames("o", "y").items()}
-        ),
-        "collect()",
     ),
     "numbers for names": (
         lambda: labels(outcomes=renamed(frames("o", "y"), [0, 1, "y"])),

@@ -62,7 +62,7 @@ def is_harmless(text):
 
 
 def test_names_in_tables_and_sentences_are_shown_as_they_are(capsys, words):
-    code, out, err = run(capsys, "check", *words)
+    code, out, err = run(capsys, "check", *words, "--details")
     assert (code, err) == (0, "")
     assert is_harmless(out)
     assert f"Features: {SHOWN}." in out.splitlines()

@@ -250,7 +250,7 @@ def test_amounts_go_from_fit_to_report(tmp_path, capsys):
     write(tmp_path, {0: 0.0, 1: 0.4, 2: 0.8, 3: 1.2}, shares)
     given = [*options(tmp_path), "--dose"]
     model = tmp_path / "model.skops"
-    run("check", *given)
+    run("check", *given, "--details")
     said = " ".join(capsys.readouterr().out.split())
     assert "the mean dose (in its standard deviations) differs by" in said
     mean = pd.read_csv(tmp_path / "sent.csv").groupby("place")["sent"].mean()["east"]

@@ -77,7 +77,7 @@ def six_tables(folder):
 
 @pytest.mark.parametrize("tables", [two_tables, six_tables])
 def test_check_tells_which_of_three_populations_differ(capsys, folder, tables):
-    code, out, err = run(capsys, "check", *tables(folder))
+    code, out, err = run(capsys, "check", *tables(folder), "--details")
     assert (code, err) == (0, "")
     words = " ".join(out.split())
     assert words.startswith("Identified")

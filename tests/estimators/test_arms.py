@@ -11,7 +11,7 @@ from unjoined.errors import InputError, LabelError
 from unjoined.evaluate import diagnose, evaluate_arms, evaluate_uplift
 from unjoined.model.arms import taken_apart
 from unjoined.report import Terms, report, report_with_numbers
-from unjoined.targeting import assign_arms
+from unjoined.targeting import assign_arms, learn_rule
 
 ARMS = np.array(["none", "mail", "phone"])
 TRUTH = {
@@ -393,3 +393,21 @@ def test_scores_that_do_not_fit_the_treatments_are_named(model, data):
         evaluate_arms(model, data, assignments={"given": np.zeros(data.n_rows)})
     with pytest.raises(InputError, match=r"ArmUplift and evaluate_arms take them all"):
         evaluate_uplift(TRUTH["mail"], data)
+
+
+def test_a_rule_names_the_treatment(model, data):
+    """The first gains where the first feature is high, the second where it is low."""
+    rule = learn_rule(model, data, cost={"mail": 0.1, "phone": 0.1}, random_state=0)
+    given = {leaf.treatment for leaf in rule.leaves}
+    assert {"mail", "phone"} <= given
+    X = np.random.default_rng(1).normal(size=(4000, 2))
+    chosen = rule.assign(X)
+    effects = np.column_stack([0.0 * X[:, 0], 0.3 + 0.5 * X[:, 0], 0.3 - 0.5 * X[:, 0]])
+    effects[:, 1:] -= 0.1
+    gained = effects[np.arange(4000), chosen].mean()
+    assert gained > 0.8 * effects.max(axis=1).mean()
+    assert rule.gain.covers(gained, 0.999)
+    for sentence, arm in zip(rule.sentences(), rule.treatments, strict=False):
+        assert sentence.startswith(f"Give {arm} to people where")
+    with pytest.raises(InputError, match="cost names"):
+        learn_rule(model, data, cost={"mail": 1.0})

@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,10 +12,10 @@ import pytest
 from unjoined import SeparateLabels, TwoStageUplift
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
-from unjoined.evaluate import cross_evaluate, plan_study
+from unjoined.evaluate import cross_evaluate, cross_fit, plan_study
 from unjoined.report import Terms, report, report_with_numbers
 from unjoined.report.page import fingerprint
-from unjoined.targeting import profit_rule, top_share_rule
+from unjoined.targeting import learn_rule, profit_rule, top_share_rule
 
 pytestmark = pytest.mark.usefixtures("two_folds")
 
@@ -449,3 +450,21 @@ def test_rules_follow_the_terms():
     assert Terms(value=10.0, cost=0.5).rule(uplift).tolist() == [1, 1, 0, 0]
     assert Terms(share=0.25).rule(uplift).tolist() == [1, 0, 0, 0]
     assert Terms(cost=2.0, budget=4.0).rule(uplift).tolist() == [1, 1, 0, 0]
+
+
+def test_the_rule_is_that_of_the_function(written):
+    terms = written.TERMS
+    rule = learn_rule(
+        written.model,
+        written.data,
+        value=terms.value,
+        cost=terms.cost,
+        crossfit=cross_fit(written.data, random_state=0),
+        random_state=0,
+    )
+    section = written.html.partition("A rule that people can read")[2]
+    said = " ".join(unescape(re.sub("<[^>]+>", " ", section)).split())
+    for leaf in rule.leaves:
+        assert leaf.where in said
+    for sentence in rule.sentences():
+        assert sentence in said

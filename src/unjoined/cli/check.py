@@ -51,6 +51,7 @@ from unjoined.evaluate import planner
 from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.verdict import RED
 
+MOST_REMARKS = 2  # on one screen
 FOUR = (
     "--outcomes north=a.csv --outcomes south=b.csv \\\n  --treatments north=c.csv "
     "--treatments south=d.csv --outcome bought --treatment mailed"
@@ -88,6 +89,10 @@ def check(
         ),
     ] = None,
     never_harms: NeverHarms = False,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Say all that was looked at, with numbers."),
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
@@ -118,8 +123,10 @@ def check(
             "warnings": notes,
         }
         print_json(facts | result.to_dict())
-    else:
+    elif details:
         show_diagnosis(console(), data, result)
+    else:
+        show_answer(console(), data, result)
     stop_if(result.colour == RED)
 
 
@@ -137,6 +144,29 @@ def _check_arms(tables: Tables, seed: int, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     stop_if(fitted.verdict_.colour == RED)
+
+
+def show_answer(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
+    """Print the verdict, what weighs most for or against it, and what to do: one screen."""
+    out.print(result.headline, style=STYLES[result.colour])
+    out.print()
+    remarks = result.remarks()
+    for line in remarks[:MOST_REMARKS]:
+        out.print(line)
+    if result.turning:
+        out.print(result.turning)
+    for column in data.left_out:
+        if "cluster" in column.reason:  # which is for the user to say
+            out.print(f"Left out: {column}.")
+    named = ", ".join(column.name for column in data.left_out)
+    more = max(len(remarks) - MOST_REMARKS, 0)
+    out.print(
+        f"{len(data.feature_names or [])} features"
+        + f"; left out: {named}" * bool(named)
+        + f". {f'{more} more findings' if more else 'More'} with --details."
+    )
+    first, stop, _ = result.next_step.partition(". ")
+    out.print(f"What to do next: {first}{stop.rstrip()}")
 
 
 def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:

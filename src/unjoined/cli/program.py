@@ -45,6 +45,10 @@ COMMANDS = {
         "report",
         "Write a report: whom to treat, what it brings, how far to trust it.",
     ),
+    "rule": (
+        "rule",
+        "Find a rule that people can read: a few conditions say whom to treat.",
+    ),
     "plan-study": (
         "check",
         "Say how many rows, and how large a policy gap, a wanted precision needs.",
@@ -56,7 +60,7 @@ COMMANDS = {
     ),
     "aggregate": (
         "sums",
-        "Turn one party's tables into a file of sums for the agreed plan.",
+        "Turn one party's tables into a file of sums, or into SQL that makes them.",
     ),
     "merge": ("sums", "Add up files of sums that were made with one plan."),
 }
@@ -189,8 +193,9 @@ LABELS = (
     "randomised",
 )
 COLUMNS = (*LABELS, "features", "ignore", "categories")
-LISTS = ("--features", "--ignore", "--categories", "--keep")
+LISTS = ("--features", "--ignore", "--categories", "--keep", "--by")
 PEOPLE = ("table", "target")
+IN_DATABASE = ("export", "rule")  # commands whose table is in a database
 FILES = {*PEOPLE, "model", "out", "list", "moments", "checkpoint", "plan", "sql"}
 SHARED = (
     *TABLES,
@@ -217,10 +222,10 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
                 raise TableError(_unknown(path, f"[{key}]", COMMANDS, "for commands"))
         elif name not in SHARED:
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
-        # The table of export is in a database, and evaluate is for a model of other rows.
-        elif name in known and (name, command) not in (
-            ("table", "export"),
-            ("model", "evaluate"),
+        # Evaluate is for a model of other rows.
+        elif name in known and not (
+            (name == "table" and command in IN_DATABASE)
+            or (name == "model" and command == "evaluate")
         ):
             chosen[name] = value
     for key, value in settings.get(command, {}).items():
@@ -228,7 +233,7 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
         if name not in known:
             raise TableError(_unknown(path, key, known, f"in the section [{command}]"))
         chosen[name] = value
-    files = FILES - {"table"} if command == "export" else FILES
+    files = FILES - {"table"} if command in IN_DATABASE else FILES
     return {
         known[name].name: _value(path, name, value, known[name], is_file=name in files)
         for name, value in chosen.items()
@@ -239,7 +244,7 @@ def _tables_named(path: Path) -> list[str]:
     """Return the tables that a file of settings names, above the sections and in each."""
     settings = _read_toml(path)
     sections = [settings] + [
-        settings[c] for c in COMMANDS if c in settings and c != "export"
+        settings[c] for c in COMMANDS if c in settings and c not in IN_DATABASE
     ]
     found: list[str] = []
     for section in sections:

@@ -177,7 +177,7 @@ def aggregate(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Turn one party's tables into a file of sums, or into SQL that a warehouse makes them by."""
+    """Turn one party's tables into a file of sums, or into SQL that makes them."""
     if threads == 0:
         raise InputError(
             "--threads must not be 0: give a number of threads, or -1 for all cores."

@@ -461,7 +461,7 @@ def is_dask(collection: Any) -> bool:
 
 def is_lazy(table: Any) -> bool:
     """Tell whether a table is a lazy frame, whose rows are in an engine: DuckDB, polars, Ibis."""
-    if is_dask(table):
+    if is_dask(table) or nw.dependencies.is_into_dataframe(table):
         return False
     return isinstance(nw.from_native(table, pass_through=True), nw.LazyFrame)
 

@@ -44,7 +44,7 @@ from unjoined.estimators.inputs import MOST_NAMED, columns_of
 from unjoined.estimators.streams import Passes, Sampled
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.strength import GainByScore, ranking_noise, strength_of
-from unjoined.evaluate.terms import evaluation_of
+from unjoined.evaluate.terms import agreed_average, evaluation_of
 from unjoined.model.basis import Scaling, weighted_quantile
 from unjoined.model.crossfit import (
     AUTO,
@@ -405,9 +405,8 @@ class Uplift(UpliftEstimator):
     def _measure(self, crossfit: CrossFit, rng: Rng) -> None:
         """Set the average effect and the gain by score, from fits that have not seen the rows.
 
-        The mean prediction is surer than what was measured, if base and effect are right. As far
-        as both agree, the average is brought to it, and then predictions of real outcomes to that
-        average. Intervals are as wide as those of what was measured alone.
+        The average is brought to the mean prediction as far as both agree, and then predictions of
+        real outcomes to that average. Intervals are as wide as those of what was measured alone.
         """
         rows = crossfit.rows
         evaluation = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
@@ -426,10 +425,8 @@ class Uplift(UpliftEstimator):
         record = measured()
         average = record.everyone()
         if np.isfinite(average.interval(0.95)).all():
-            counted = (evaluation.share * evaluation.aim * evaluation.omega())[few]
             scale = float(self.outcome_scaling_.scale[0])
-            mean, error = (scale * each for each in self.fit_.mean_uplift(X, counted))
-            shrunk = average.shrunk_towards(Estimate(mean, error))
+            mean, shrunk = agreed_average(evaluation, crossfit)
             if (
                 self.family_ not in CURVED
             ):  # of which the same shift of log-odds would rank anew

@@ -54,7 +54,13 @@ from unjoined.evaluate.regions import NamedFeatures, Region, find_regions
 from unjoined.evaluate.sensitivity import Sensitivity, average_claim, sensitivity_of
 from unjoined.evaluate.strength import IdentificationStrength, strength_of
 from unjoined.evaluate.tables import HeldOutTables, is_source
-from unjoined.evaluate.terms import N_FOLDS, EvaluationRows, evaluation_of, with_target
+from unjoined.evaluate.terms import (
+    N_FOLDS,
+    EvaluationRows,
+    agreed_average,
+    evaluation_of,
+    with_target,
+)
 from unjoined.evaluate.verdict import (
     COLOURS,
     FEWEST_ROWS,
@@ -278,6 +284,13 @@ class Diagnosis(Shown):
         """Return the verdict, what speaks against a better one, and what was measured."""
         return [self.headline, *self.remarks(), *self.measurements()]
 
+    @property
+    def turning(self) -> str:
+        """How far equal people may differ between populations; empty if there is no answer."""
+        if self.sensitivity is None or self.verdict == UNKNOWN:
+            return ""
+        return self.sensitivity.in_words(self.sensitivity.average)
+
     def measurements(self) -> list[str]:
         """Return what was measured of all people, a sentence or two each."""
         gap = self.gap
@@ -306,9 +319,8 @@ class Diagnosis(Shown):
             lines.append(f"Known: {known[0].lower()}{known[1:]}")
         if clusters := clusters_in_words(self.identification):
             lines.append(clusters)
-        if self.sensitivity is not None and self.verdict != UNKNOWN:
-            turns = self.sensitivity
-            words = [turns.in_words(turns.average), *turns.benchmark_words()]
+        if self.turning and self.sensitivity is not None:
+            words = [self.turning, *self.sensitivity.benchmark_words()]
             lines.append(f"Hidden differences: {' '.join(words)}")
         if np.isfinite(self.implied_outside):
             lines.append(
@@ -624,7 +636,7 @@ def diagnose(
             known_worth=_known_worth(own),
             sensitivity=None
             if randomised
-            else _hidden_differences(own, rows, features),
+            else _hidden_differences(own, rows, features, crossfit),
         )
         pooled = find_pooled(own, features, rows.names)
         asides = asides._replace(z=z, regions=aimed, apart=apart, pooled=pooled)
@@ -635,13 +647,17 @@ def diagnose(
 
 
 def _hidden_differences(
-    own: EvaluationRows, rows: LabelledRows, features: NamedFeatures
+    own: EvaluationRows,
+    rows: LabelledRows,
+    features: NamedFeatures,
+    crossfit: CrossFit,
 ) -> Sensitivity | None:
-    """Return what would turn the average; None for a single population."""
+    """Return what would turn the average of a fit; None for a single population."""
     if len(rows.names) == 1:
         return None
+    _, agreed = agreed_average(own, crossfit)
     return sensitivity_of(
-        [average_claim(own)],
+        [average_claim(own, agreed - own.average().value)],
         own,
         features,
         rows.names,

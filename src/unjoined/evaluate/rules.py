@@ -34,10 +34,10 @@ from unjoined.evaluate.evaluate import is_randomised
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.strength import ranking_noise
 from unjoined.evaluate.tables import Asked, HeldOutTables, was_fitted_to
-from unjoined.evaluate.terms import EvaluationRows, RatioTerms
+from unjoined.evaluate.terms import EvaluationRows, RatioTerms, agreed_average
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.trees import Bounds, Grower, Leaf, assigned, cut_points
-from unjoined.words import cells, span
+from unjoined.words import cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,9 +47,11 @@ SMALLEST_SHARE = 0.05  # of the people in a leaf
 MOST_FEATURES = 24  # that a tree chooses among
 TREE_ROWS = 50_000  # that a tree is grown on
 GROUPS = 4  # of the people, by each feature
-HALVINGS = 30  # of what the scarce thing costs
+HALVINGS = 16  # of what the scarce thing costs
 COMPARED_ROWS = 20_000  # at most, at which rules without one fold each are compared
-TREAT = "treat"  # what those who are treated get, where there is one treatment
+TREAT, OFFER = "treat", "offer"  # what people get where there is one treatment
+# To do it, and doing it.
+WORDS = {TREAT: ("treat", "treating"), OFFER: ("make the offer to", "making it to")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +133,20 @@ class TreeRule(Shown):
     def sentences(self) -> list[str]:
         """Return the rule in words, and what it is worth."""
         lines = [line for name in self.treatments if (line := self._who(name))]
+        do, doing = WORDS.get(self.treatments[0], WORDS[TREAT])
         if not lines:
-            lines = ["Treat nobody: no group that such a tree can tell is worth it."]
-        low, high = self.gain.interval(self.level)
+            nobody = "nobody: no group that such a tree can tell is worth it."
+            lines = [f"{do[0].upper()}{do[1:]} {nobody}"]
+        gain, ends = cells(self.gain, self.level)
         lines.append(
-            f"Rules so learnt gain {self.gain.value:+.4g} per person ({span(low, high)}) over "
-            "treating nobody, on people that had no part in learning them."
+            f"Rules so learnt gain {gain} per person ({self.level:.0%} interval {ends}) over "
+            f"{doing} nobody, on people that had no part in learning them."
         )
         if self.kept is not None:
             low, high = self.kept.interval(self.level)
             lines.append(
                 f"That keeps {self.kept.value:.0%} ({low:.0%} to {high:.0%}) of "
-                "what it gains to treat people one by one, by their predicted uplift."
+                f"what {doing} people one by one gains, by their predicted uplift."
             )
         return lines
 
@@ -151,7 +155,8 @@ class TreeRule(Shown):
         groups = [leaf for leaf in self.leaves if leaf.treatment == treatment]
         if not groups:
             return ""
-        verb = "Treat" if self.treatments == (TREAT,) else f"Give {treatment} to"
+        do, _ = WORDS.get(treatment, (f"give {treatment} to", ""))
+        verb = do[0].upper() + do[1:]
         if len(self.leaves) == 1:
             return f"{verb} everyone."
         who = ", and people where ".join(leaf.where for leaf in groups)
@@ -171,10 +176,11 @@ class TreeRule(Shown):
         ]
         head = ("people where", "treatment", "share", "predicted uplift")
         gains = [(name, *cells(gain, self.level)) for name, gain in self._gains()]
-        columns = ("treated are", "estimate", f"{self.level:.0%} interval")
+        columns = ("who gets it", "estimate", f"{self.level:.0%} interval")
+        _, doing = WORDS.get(self.treatments[0], WORDS[TREAT])
         return [
             ("Who gets what", head, leaves),
-            ("Net gain per person over treating nobody", columns, gains),
+            (f"Net gain per person over {doing} nobody", columns, gains),
         ]
 
     def _gains(self) -> list[tuple[str, Estimate]]:
@@ -237,7 +243,9 @@ class Prices(NamedTuple):
         """Return what treatments bring, (n, J), of uplift that is counted so often."""
         return np.asarray(self.value * uplift - counted * self.cost)
 
-    def within(self, choose: Callable[[float], IntArray], weight: Array) -> float:
+    def within(
+        self, choose: Callable[[float], IntArray], weight: Array, effect: Array
+    ) -> float:
         """Return by how much the scarce must be dearer for choices of people to keep to it."""
         use = np.concatenate([[0.0], self.use])
 
@@ -246,9 +254,12 @@ class Prices(NamedTuple):
 
         if fits(0.0):
             return 0.0
-        low, high = 0.0, 1e-6 * abs(self.value)
+        low, high = (
+            0.0,
+            float(np.max(self.net(effect, np.ones_like(effect)) / self.use)),
+        )
         while not fits(high):
-            low, high = high, 4.0 * high
+            low, high = high, 2.0 * high
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             low, high = (low, middle) if fits(middle) else (middle, high)
@@ -271,12 +282,19 @@ class RuleRows:
 
     @classmethod
     def of(
-        cls, found: Sequence[EvaluationRows], X: Array, without: Callable[[int], Array]
+        cls,
+        found: Sequence[EvaluationRows],
+        X: Array,
+        without: Callable[[int], Array],
+        change: float,
     ) -> RuleRows:
-        """Return those of one treatment, or of several, whom all policies must tell apart."""
+        """Return those of one treatment, or of several, whom all policies must tell apart.
+
+        All people are taken to gain more by ``change`` than was measured of one treatment.
+        """
         effect = np.column_stack([rows.effect for rows in found])
         if len(found) == 1:
-            terms = found[0].everyone()
+            terms = found[0].everyone().shifted(change)
             gained, counted = terms.numerator[:, None], terms.denominator[:, None]
         else:
             omega = np.min([rows.omega() for rows in found], axis=0)
@@ -318,7 +336,8 @@ class RuleRows:
             )
 
         X = self.X[at]
-        return tree(prices.within(lambda dearer: assigned(tree(dearer), X), weight))
+        choose = lambda dearer: assigned(tree(dearer), X)  # noqa: E731
+        return tree(prices.within(choose, weight, effect[at]))
 
     def _telling(self, at: IntArray, net: Array, weight: Array) -> IntArray:
         """Return the features that what is predicted goes along with most, if there are many."""
@@ -357,7 +376,7 @@ class RuleRows:
             best = np.argmax(worth, axis=1)
             return np.where(worth[np.arange(len(worth)), best] > 0.0, best + 1, 0)
 
-        return choose(prices.within(choose, self.terms.people))
+        return choose(prices.within(choose, self.terms.people, effect))
 
     def gains(
         self, prices: Prices, given: Sequence[tuple[IntArray, float]]
@@ -405,6 +424,7 @@ def learn_rule(
     share: float | None = None,
     features: Sequence[str] | None = None,
     level: float = 0.95,
+    crossfit: CrossFit | Mapping[str, CrossFit] | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> TreeRule:
@@ -433,6 +453,9 @@ def learn_rule(
         Columns that the rule may name; by default all.
     level : float, default=0.95
         Of the intervals.
+    crossfit : CrossFit or mapping of str to CrossFit, optional
+        That of the data, or of each treatment, if it is at hand. An `Uplift` or `ArmUplift` fitted
+        to the data brings its own.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -441,8 +464,7 @@ def learn_rule(
     Returns
     -------
     TreeRule
-        Print it, or use ``assign``. Costs six trees, and a cross-fit unless the model is an
-        `Uplift` fitted to these rows.
+        Print it, or use ``assign``. Costs six trees, and a cross-fit if there is none.
 
     Raises
     ------
@@ -476,9 +498,16 @@ def learn_rule(
     if tables.is_streamed:
         raise InputError("learn_rule needs all rows in memory: leave out stream.")
     rng = check_random_state(random_state)
-    treatments = tuple(tables.checked.arms[1:]) or (TREAT,)
+    treatments = tuple(tables.checked.arms[1:])
+    if not treatments:
+        treatments = (OFFER if is_randomised({"": model}) else TREAT,)
     prices = _prices(treatments, value, cost, budget, share)
-    held, rows, scored = _rows(model, tables, treatments, features, n_jobs, rng)
+    known: list[CrossFit] = []
+    if isinstance(crossfit, Mapping):
+        known = [crossfit[name] for name in treatments]
+    elif crossfit is not None:
+        known = [crossfit]
+    held, rows, scored = _rows(model, tables, treatments, known, features, n_jobs, rng)
     every = np.arange(len(rows.fold))
     leaves = rows.grow(every, rows.effect, prices, depth)
     given = np.zeros(len(every), dtype=np.int64)
@@ -581,6 +610,7 @@ def _rows(
     model: Any,
     tables: SeparateLabels,
     treatments: Sequence[str],
+    known: Sequence[CrossFit],
     features: Sequence[str] | None,
     n_jobs: int | None,
     rng: Rng,
@@ -594,12 +624,10 @@ def _rows(
             "Give rows in which the model's treatments were given."
         )
     own = was_fitted_to(model, tables)
-    known = [
-        models[name].crossfit_
-        for name in treatments
-        if hasattr(models[name], "crossfit_")
-    ]
-    is_known = own and len(known) == len(treatments)
+    if own and not known:
+        fitted = [getattr(models[name], "crossfit_", None) for name in treatments]
+        known = [one for one in fitted if one is not None]
+    is_known = len(known) == len(treatments)
     several = bool(tables.checked.arms)
     chance = not several and is_randomised({"": model})
     if several:
@@ -616,6 +644,10 @@ def _rows(
         for one, crossfit in zip(held, known, strict=True)
     ]
     reach = np.ones(len(found[0].cell))
+    change = 0.0
+    if own and not chance:  # as much as the average of the fit
+        _, agreed = agreed_average(found[0], known[0])
+        change = agreed - found[0].average().value
     if chance:
         low, high = found[0].arms
         reach = found[0].policies[:, high] - found[0].policies[:, low]
@@ -626,14 +658,14 @@ def _rows(
 
     def without(j: int) -> Array:
         each = [
-            crossfit.rows.coding.scale * crossfit.models(X, np.full(len(X), j)).effect
+            _effect_without(j, crossfit, X)
             for crossfit, X in zip(known, numbers, strict=True)
         ]
         return np.asarray(reach[:, None] * np.column_stack(each))
 
     allowed = _allowed(held[0].features, features)
     X = np.where(allowed, found[0].X, 0.0)
-    rows = RuleRows.of(found, X, without)
+    rows = RuleRows.of(found, X, without, change)
     if own:
         return held[0], rows, None
     scores = [
@@ -641,6 +673,14 @@ def _rows(
         for one, name in zip(held, treatments, strict=True)
     ]
     return held[0], rows, reach[:, None] * np.column_stack(scores)
+
+
+def _effect_without(j: int, crossfit: CrossFit, X: Array) -> Array:
+    """Return the effect at rows, outcome units, by the fits without a fold."""
+    models = crossfit.models
+    fold = np.full(len(X), j)
+    found = models(X, fold, fold % len(models.policies))
+    return np.asarray(crossfit.rows.coding.scale * found.effect)
 
 
 def _numbers(held: HeldOutTables, crossfit: CrossFit) -> Array:

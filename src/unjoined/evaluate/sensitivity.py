@@ -793,9 +793,9 @@ def without_each(rows: EvaluationRows, names: Sequence[Any]) -> dict[str, Estima
     return found
 
 
-def average_claim(rows: EvaluationRows) -> Claim:
-    """Return the claim that treating everyone gains."""
-    terms = rows.terms(rows.omega())
+def average_claim(rows: EvaluationRows, change: float = 0.0) -> Claim:
+    """Return the claim that treating everyone gains, and by ``change`` more than was measured."""
+    terms = rows.everyone().shifted(change)
     average = terms.average()
     moved = terms.share @ np.column_stack([terms.sway, terms.picked])
     D = abs(float(terms.share @ terms.denominator))

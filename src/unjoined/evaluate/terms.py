@@ -25,6 +25,7 @@ FULL_GAP = 0.2  # from this gap on a person counts fully
 N_FOLDS = 5
 MOST_DOSES = 21  # ends of the ranges of doses that are told apart
 BY_CHANCE = 0.1  # share of its variance that is left of what features do not decide
+MEAN_ROWS = 20_000  # about, over which predictions are averaged
 TREE_ROWS, MOST_TREE_ROWS, LEAF_ROWS = 60, 2000, 10
 
 
@@ -738,6 +739,23 @@ def average_effect(rows: LabelledRows) -> Estimate:
     centred on the truth whatever they are. Costs O(n d^2).
     """
     return linear_evaluation(rows).average()
+
+
+def agreed_average(rows: EvaluationRows, crossfit: CrossFit) -> tuple[float, float]:
+    """Return the mean prediction, and what was measured brought to it as far as both agree.
+
+    The mean prediction is surer than what was measured, if base and effect are right. Where the
+    tables cannot bound the average, it is left as it is.
+    """
+    average = rows.average()
+    X = crossfit.rows.X
+    some = slice(None, None, max(len(X) // MEAN_ROWS, 1))
+    counted = rows.people[: len(X)][some]
+    if not (np.isfinite(average.interval(0.95)).all() and counted.any()):
+        return average.value, average.value
+    scale = float(crossfit.likelihood.outcome_scaling.scale[0])
+    mean, error = (scale * each for each in crossfit.fit.mean_uplift(X[some], counted))
+    return mean, average.shrunk_towards(Estimate(mean, error))
 
 
 def linear_evaluation(rows: LabelledRows) -> EvaluationRows:

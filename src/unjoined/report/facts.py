@@ -30,11 +30,13 @@ from unjoined.evaluate.estimate import UNKNOWN
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.evaluate.planner import plan_study
 from unjoined.evaluate.regions import NamedFeatures, tree_conditions
-from unjoined.evaluate.tables import cross_fit
+from unjoined.evaluate.tables import cross_fit, was_fitted_to
 from unjoined.report.drivers import FEWEST, People, find_drivers
 from unjoined.targeting import (
+    TreeRule,
     assign_arms,
     budget_rule,
+    learn_rule,
     optimal_rule,
     profit_rule,
     top_share_rule,
@@ -294,6 +296,13 @@ class Facts:
         self.segments = self._segments()
         self.typical = list(self._typical())
         self.study = _plan(data, evaluation, shared | {"randomised": self.offers})
+        self.readable = None
+        if self.is_told and not arm:
+            costs = self.terms.cost if self.terms.has_money else 0.0
+            self.readable = _readable(
+                *(model, data, self.terms, costs, len(self.people), shared),
+                held_out=held_out,
+            )
 
     @property
     def is_told(self) -> bool:
@@ -483,6 +492,14 @@ class ArmFacts:
             for j, arm in enumerate(model.arms_, 1)
         }
         first = next(iter(self.arms.values()))
+        self.readable = None
+        if self.is_told:
+            shared = {"crossfit": crossfits, "random_state": random_state}
+            costs = dict(self.terms.costs)
+            self.readable = _readable(
+                *(model, data, self.terms, costs, len(first.people), shared),
+                held_out=held_out,
+            )
         self.people, self.level = first.people, first.level
         self.values: dict[str, Estimate] = model.values_
 
@@ -549,6 +566,34 @@ def _cross_fit(
             model = clone(model).fit(data)
     crossfit: CrossFit = model.crossfit_
     return crossfit
+
+
+def _readable(
+    model: Any,
+    data: SeparateLabels,
+    terms: Terms,
+    cost: Any,
+    n_people: int,
+    shared: dict[str, Any],
+    *,
+    held_out: bool,
+) -> TreeRule | None:
+    """Return the rule that people can read; None if nothing is worth treating or nobody may be."""
+    worth = 1.0 if terms.value is None else terms.value
+    if worth == 0.0 or terms.share == 0.0 or terms.budget == 0.0:
+        return None
+    limits: dict[str, Any] = {"share": terms.share}
+    if terms.budget is not None and terms.has_money:
+        limits["budget"] = terms.budget / n_people
+    elif terms.budget is not None:  # of a treatment whose worth is not known
+        limits["share"] = min(1.0, terms.budget / terms.cost / n_people)
+    if not (held_out or was_fitted_to(model, data)):
+        shared = shared | {"crossfit": None}  # it is of the rows of the fit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)
+        return learn_rule(
+            model, data, value=worth, cost=cost, level=LEVEL, **limits, **shared
+        )
 
 
 def _plan(
