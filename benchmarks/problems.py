@@ -14,7 +14,9 @@ from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 
-__all__ = ["PROBLEMS", "BenchmarkProblem", "binary_problem", "real_problem"]
+__all__ = ["PROBLEMS", "SHAPES", "BenchmarkProblem", "binary_problem", "real_problem"]
+
+Function = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class BenchmarkProblem:
         1.0,
     )  # of the tables, relative
     target: bool = False  # whether target rows are drawn as well
+    categorical: tuple[int, ...] = ()  # columns that hold codes
 
     def draw(self, n: int, seed: int) -> SeparateLabels:
         """Draw tables of ``n`` rows on average."""
@@ -489,4 +492,162 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
             is_settled_on=True,
         ),
     )
+}
+
+
+def _term(X: Array, shape: str, rng: Rng) -> Function:
+    """Return a function of a shape, of one to three columns, whose values lie on their scale."""
+    d = X.shape[1]
+    a, b, c = rng.choice(d, 3, replace=False)
+    cut = [np.quantile(X[:, j], rng.uniform(0.3, 0.7)) for j in (a, b, c)]
+    mean, scale = X.mean(axis=0), X.std(axis=0) + 1e-9
+    sign = rng.choice([-1.0, 1.0])
+    shapes: dict[str, Function] = {
+        "line": lambda X: (X[:, a] - mean[a]) / scale[a],
+        "hinge": lambda X: np.maximum(X[:, a] - cut[0], 0.0) / scale[a],
+        "product": lambda X: (
+            (X[:, a] - mean[a]) * (X[:, b] - mean[b]) / (scale[a] * scale[b])
+        ),
+        "step": lambda X: 2.0 * (X[:, a] > cut[0]),
+        "corner": lambda X: 3.0 * ((X[:, a] > cut[0]) & (X[:, b] > cut[1])),
+        "cell": lambda X: (
+            4.0 * ((X[:, a] > cut[0]) & (X[:, b] > cut[1]) & (X[:, c] > cut[2]))
+        ),
+    }
+    function = shapes[shape]
+    return lambda X: sign * np.clip(function(X), -4.0, 4.0)
+
+
+def _sum_of_terms(
+    X: Array, shapes: tuple[str, ...], spread: float, rng: Rng
+) -> Function:
+    """Return a sum of functions, with mean 0 and such a standard deviation at the rows."""
+    terms = [_term(X, shape, rng) for shape in shapes]
+    sizes = rng.uniform(0.5, 1.0, len(terms))
+
+    def total(X: Array) -> Array:
+        return np.asarray(
+            sum(size * term(X) for size, term in zip(sizes, terms, strict=True))
+        )
+
+    values = total(X)
+    mean, scale = values.mean(), spread / values.std()
+    return lambda X: scale * (total(X) - mean)
+
+
+def _columns(kind: str) -> Callable[[int, Rng], Array]:
+    """Return who the people of a kind of problem are."""
+    if kind == "58 mixed":
+
+        def people(n: int, rng: Rng) -> Array:
+            shared = rng.standard_normal((n, 3))
+            normal = 0.8 * rng.standard_normal((n, 21)) + 0.6 * np.repeat(
+                shared, 7, axis=1
+            )
+            counts = rng.poisson(
+                np.exp(0.4 * shared[:, :1] + np.linspace(-1.0, 2.0, 16))
+            )
+            two = 1.0 * (rng.random_sample((n, 12)) < np.linspace(0.1, 0.6, 12))
+            skewed = np.exp(rng.standard_normal((n, 6)))
+            codes = [rng.randint(m, size=(n, 1)) for m in (3, 5, 16)]
+            return np.hstack([normal, counts, two, skewed, *codes])
+
+        return people
+    if kind == "many categories":
+
+        def buyers(n: int, rng: Rng) -> Array:
+            codes = [rng.randint(m, size=(n, 1)) for m in (8, 12, 20)]
+            return np.hstack([rng.standard_normal((n, 5)), *codes])
+
+        return buyers
+    if kind == "zeros":
+        return lambda n, rng: np.hstack(
+            [rng.standard_normal((n, 6)), np.exp(rng.standard_normal((n, 4)))]
+        )
+    return _normal({"jumps": 12, "three-way": 8, "few of ten": 10}[kind])
+
+
+SHAPE_TERMS: dict[
+    str, tuple[tuple[str, ...], tuple[str, ...]]
+] = {  # of base and effect
+    "58 mixed": (
+        ("line", "line", "hinge", "step", "step", "product", "corner"),
+        ("step", "hinge", "corner", "line"),
+    ),
+    "jumps": (("step", "step", "step", "corner"), ("step", "step", "corner")),
+    "three-way": (("line", "hinge", "product"), ("cell", "cell")),
+    "few of ten": (("line", "hinge", "step"), ("step", "line")),
+    "many categories": (("line", "hinge"), ("step",)),
+    "zeros": (("line", "hinge", "step"), ("step", "hinge")),
+}
+
+
+def shape_problem(kind: str, seed: int) -> SimulatedProblem:
+    """Return a problem of a kind, whose functions are drawn: steps, hinges, products and cells."""
+    rng = Rng(seed)
+    people = _columns(kind)
+    X = people(20_000, rng)
+    known = X[:, :-3] if kind in ("58 mixed", "many categories") else X
+    of_base, of_effect = SHAPE_TERMS[kind]
+    base = _sum_of_terms(known, of_base, 1.5, rng)
+    effect = _sum_of_terms(known, of_effect, 1.0, rng)
+    level = rng.uniform(-0.5, 1.0)
+    habits = rng.uniform(-0.6, 0.6, 2)
+    policies: dict[str, Function] = {
+        "a": lambda X: expit(1.1 + habits[0] * X[:, 0]),
+        "b": lambda X: expit(-1.1 + habits[1] * X[:, 1]),
+    }
+    if kind == "many categories":
+        own, shown = (rng.standard_normal((3, 20)) for _ in range(2))
+
+        def by_codes(X: Array, t: Array) -> Array:
+            i, j, k = X[:, -3:].astype(int).T
+            apart = (
+                0.8 * own[1, j] + 0.5 * own[0, i] * (X[:, 0] > 0.0) + 0.5 * effect(X)
+            )
+            return base(X) + shown[2, k] + 0.5 * shown[0, i] + t * (level + apart)
+
+        return real_problem(
+            people, policies, by_codes, lambda n, rng: rng.standard_normal(n)
+        )
+    if kind == "zeros":
+
+        def buys(X: Array, t: Array) -> Array:
+            return np.asarray(expit(-0.8 + 0.6 * base(X) + t * (0.4 + effect(X))))
+
+        def amount(X: Array) -> Array:
+            return np.asarray(np.exp(0.5 + 0.4 * np.tanh(X[:, 0])))
+
+        def spent(X: Array, t: Array, rng: Rng) -> Array:
+            noise = np.exp(0.6 * rng.standard_normal(len(X)) - 0.18)
+            return amount(X) * noise * (rng.random_sample(len(X)) < buys(X, t))
+
+        return SimulatedProblem(
+            people, policies, spent, lambda X, t: amount(X) * buys(X, t)
+        )
+    return real_problem(
+        people,
+        policies,
+        lambda X, t: base(X) + t * (level + effect(X)),
+        lambda n, rng: rng.standard_normal(n),
+    )
+
+
+def _shape(kind: str, seed: int) -> BenchmarkProblem:
+    return BenchmarkProblem(
+        f"{kind} {seed}",
+        f"functions drawn: {', '.join(SHAPE_TERMS[kind][1])} in the effect",
+        lambda: shape_problem(kind, seed),
+        is_settled_on=seed % 2 == 1,
+        is_binary=False,
+        categorical={"58 mixed": (55, 56, 57), "many categories": (5, 6, 7)}.get(
+            kind, ()
+        ),
+    )
+
+
+# Problems with jumps and many columns. Rules are chosen by those of odd seeds.
+SHAPES: dict[str, BenchmarkProblem] = {
+    problem.name: problem
+    for problem in (_shape(kind, seed) for kind in SHAPE_TERMS for seed in range(1, 7))
 }

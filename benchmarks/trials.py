@@ -137,7 +137,9 @@ def _area(score: Array, uplift: Array) -> float:
 def run_default(problem: BenchmarkProblem, n: int, seed: int) -> Trial:
     """Draw tables of ``n`` rows on average, fit the default, and compare it with the truth."""
     test = _fresh(problem, seed)
-    model = Uplift(n_jobs=1, random_state=seed)
+    model = Uplift(
+        n_jobs=1, random_state=seed, categorical_features=problem.categorical
+    )
     estimate, seconds = _fitted(model, problem.draw(n, seed), test.X)
     return _score(
         problem, n, seed, DEFAULT, estimate, test, seconds, model.candidates_.name[0]

@@ -464,7 +464,7 @@ def _gaussian(center: Array, width: float, numbers: list[str]) -> str:
 
 
 def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[str]:
-    """Return expressions of lines, squares, cosines, indicators and pairs."""
+    """Return expressions of lines, squares, cosines, indicators, pairs and rules."""
     mean, scale = basis.scaling.mean, basis.scaling.scale
     lines, angles = [], []
     for c, curve in zip(basis.features, basis.curves, strict=True):
@@ -473,11 +473,13 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
         used = basis.pairs or curve.n_cosines > 1
         angles.append(_angle(curve, numbers[c]) if used else "0e0")
     codes = [numbers[c] for c, _, _ in basis.categories]
-    named = query.layer([*lines, *angles, *codes])
+    cut = sorted({c for rule in basis.rules for c, _, _ in rule})
+    named = query.layer([*lines, *angles, *codes, *(numbers[c] for c in cut)])
     k = len(lines)
     lines = named[:k]
     angles = named[k : 2 * k]
-    codes = named[2 * k :]
+    codes = named[2 * k : 2 * k + len(codes)]
+    column = dict(zip(cut, named[2 * k + len(codes) :], strict=True))
     root = _number(np.sqrt(2.0))
     values = ["1e0", *lines]
     values += [f"({lines[j]} * {lines[j]} - 1e0) / {root}" for j in basis.bent]
@@ -496,6 +498,14 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
     factors = [f"{root} * COS({angle})" for angle in angles]
     factors += [f"2e0 * ({indicators[i][level]})" for i, level in basis.levels]
     values += [f"{factors[a]} * {factors[b]}" for a, b in basis.pairs]
+    boxes = [
+        " AND ".join(
+            f"{column[c]} {'>' if above else '<='} {_number(cut)}"
+            for c, cut, above in rule
+        )
+        for rule in basis.rules
+    ]
+    values += [f"CASE WHEN {box} THEN 1e0 ELSE 0e0 END" for box in boxes]
     return values
 
 

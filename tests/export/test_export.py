@@ -207,6 +207,24 @@ def test_products_of_a_category_and_a_number_are_exported():
     assert_allclose(by_sql(model, X), expected, atol=1e-9, rtol=0)
 
 
+def test_jumps_are_exported():
+    rng = np.random.default_rng(0)
+    n, kinds = 1600, np.repeat(["outcome", "treatment"], 800)
+    X = pd.DataFrame(rng.standard_normal((n, 3)), columns=["x", "y", "z"])
+    population = np.tile(["east", "west"], n // 2)
+    treated = rng.random(n) < np.where(population == "east", 0.8, 0.2)
+    uplift = 4.0 * (X["x"] > 0.5) * (X["y"] <= 0.3)
+    y = 2.0 * (X["z"] > -0.4) + treated * uplift + 0.3 * rng.standard_normal(n)
+    labels = np.where(kinds == "outcome", y, treated)
+    model = Uplift(random_state=0).fit(
+        X, **separate_labels(labels, kinds), population=population
+    )
+    assert model.candidates_.name[0] == "rules"
+    expected = model.predict(X)
+    assert np.corrcoef(expected, uplift)[0, 1] > 0.9
+    assert_allclose(by_sql(model, X), expected, atol=1e-9, rtol=0)
+
+
 def test_values_that_many_rows_share_are_exported():
     data = campaign(200)
     data["X"].loc[::3, "spend"] = 0.0

@@ -103,10 +103,11 @@ class Uplift(UpliftEstimator):
     whose shares come from the treatment tables and whose two parts are the same in every
     population. The likelihood of the outcomes needs no row with both labels. It is written with a
     base and an effect, which are sums of functions of single features: a line, a square and a
-    curve each, and products of pairs if there are at most 24 features. How large the functions
-    of a feature are is learnt from the rows, so that idle features drop out and the average effect
-    is not shrunk. Simpler and richer forms are weighed by held-out likelihood and averaged. It says
-    in words what was fitted, how much people differ and how sure that is.
+    curve each, and products of pairs if there are at most 24 features; jumps where one to three
+    features pass a value are found by boosted trees. How large the functions of a feature are is
+    learnt from the rows, so that idle features drop out and the average effect is not shrunk.
+    Simpler and richer forms are weighed by held-out likelihood and averaged. It says in words what
+    was fitted, how much people differ and how sure that is.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ class Uplift(UpliftEstimator):
     Notes
     -----
     Half a minute or so for 4 x 250,000 rows of 10 features on two cores
-    (``benchmarks/alternatives.py``). Time is that of nine forms times five fits, each of at most
+    (``benchmarks/alternatives.py``). Time is that of eleven forms times five fits, each of at most
     about 25 passes of O(n p^2) over at most 20,000 outcome rows, where p is ten functions a
     feature and one for each pair, twice. If there are more rows, the likeliest form and the
     likeliest that contains it are fitted to all of them in a few passes, and weighed there. Of more

@@ -12,9 +12,10 @@ from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import check_row_width
 from unjoined.errors import InputError
 from unjoined.model.basis import Scaling, weighted_quantile
+from unjoined.model.rules import Rule, write_rules
 
 CONSTANT, LINE, SQUARE, CURVE = "constant", "line", "square", "curve"
-CATEGORY, PAIR = "category", "pair"
+CATEGORY, PAIR, RULE = "category", "pair", "rule"
 FARTHEST = 5.0  # standard deviations: lines and squares stay where they are beyond
 N_KNOTS = 201
 FEW_VALUES = (
@@ -84,12 +85,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class AdditiveBasis:
-    """A constant; of each feature a line, a square and a curve; products of pairs.
+    """A constant; of each feature a line, a square and a curve; products of pairs; rules.
 
     A curve is a sum of cosines of the feature's rank, the j-th of them divided by j. A feature of
     two values has a line only. A categorical feature is one block of indicators. So are the values
     of a numeric feature that many rows share: those who spent 0 may differ from all who spent. The
-    factors of pairs are first cosines of features and indicators of levels.
+    factors of pairs are first cosines of features and indicators of levels. A rule is 1 inside of a
+    box and 0 elsewhere; fits bring their own.
     """
 
     scaling: Scaling
@@ -105,6 +107,15 @@ class AdditiveBasis:
     levels: tuple[
         tuple[int, int], ...
     ] = ()  # places among ``categories`` and among their codes
+    rules: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse rules of columns that are not there, as a file may hold them."""
+        bounds = (bound for rule in self.rules for bound in rule)
+        if not all(
+            0 <= c < self.n_features and np.isfinite(cut) for c, cut, _ in bounds
+        ):
+            raise InputError("the rules of a basis must cut its features at numbers")
 
     @classmethod
     def of_rows(
@@ -173,6 +184,9 @@ class AdditiveBasis:
         sizes += [1] * len(self.pairs)
         groups += [PAIR] * len(self.pairs)
         columns += [(factors[a], factors[b]) for a, b in self.pairs]
+        sizes += [1] * len(self.rules)
+        groups += [RULE] * len(self.rules)
+        columns += [tuple(sorted({c for c, _, _ in rule})) for rule in self.rules]
         return np.repeat(np.arange(len(sizes)), sizes), tuple(groups), tuple(columns)
 
     @property
@@ -186,17 +200,21 @@ class AdditiveBasis:
             + sum(self.curves[j].n_cosines for j in bent)
         )
         size += sum(len(codes) for _, codes, _ in self.categories)
-        return size + len(self.pairs)
+        return size + len(self.pairs) + len(self.rules)
 
     def trimmed(self, used: BoolArray) -> tuple[AdditiveBasis, BoolArray]:
-        """Return the basis without unused pairs, and which functions are left."""
+        """Return the basis without unused pairs and rules, and which functions are left."""
         left = used.copy()
-        k = self.size - len(self.pairs)
+        r = self.size - len(self.rules)
+        k = r - len(self.pairs)
         left[:k] = True
         pairs = tuple(
-            pair for pair, use in zip(self.pairs, left[k:], strict=True) if use
+            pair for pair, use in zip(self.pairs, left[k:r], strict=True) if use
         )
-        return replace(self, pairs=pairs), left
+        rules = tuple(
+            rule for rule, use in zip(self.rules, left[r:], strict=True) if use
+        )
+        return replace(self, pairs=pairs, rules=rules), left
 
     def waves(self, X: Array) -> Array:
         """Return the first cosine of each feature's rank, which takes longest, (n, features)."""
@@ -246,6 +264,7 @@ class AdditiveBasis:
         for a, b in self.pairs:
             np.multiply(first[a], first[b], out=values[at])
             at += 1
+        write_rules(self.rules, X, values[at:])
         return values.T
 
     def combined(self, X: Array, *coef: Array) -> list[Array]:

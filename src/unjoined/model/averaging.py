@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from typing import Any
@@ -51,9 +51,12 @@ from unjoined.model.newton import (
     pass_by_pieces,
     pass_in_memory,
 )
+from unjoined.model.rules import OF_BASE, OF_EFFECT, Rule, find_rules, write_rules
 from unjoined.model.specifications import (
     ALIKE,
     CURVES,
+    EFFECT_RULE,
+    FOUND,
     NOTHING,
     AdditiveAverage,
     Member,
@@ -100,6 +103,7 @@ class Chooser:
     values: Array  # (p, n)
     features: frozenset[int] | None = None  # columns that may be used; None for all
     more_steps: int = MORE_STEPS  # for a form that contains one that was fitted
+    rules: dict[Rule, str] = field(default_factory=dict)  # that may be used, by group
 
     @classmethod
     def of_rows(
@@ -202,6 +206,8 @@ class Chooser:
     ) -> Parts:
         """Return the functions of a form: of very many, those that some rows ask for most."""
         block, groups, columns = self.basis.blocks()
+        own = (self.rules.get(rule, UNUSED) for rule in self.basis.rules)
+        groups = (*groups[: len(groups) - len(self.basis.rules)], *own)
         if self.features is not None:
             allowed = self.features.union(
                 column for column, _, _ in self.basis.categories
@@ -265,27 +271,62 @@ class Chooser:
         return found
 
     def fit_all(
-        self, held: IntArray, n_jobs: int, *, specifications: tuple[Specification, ...]
+        self,
+        held: IntArray,
+        n_jobs: int,
+        fits: Fits,
+        *,
+        specifications: tuple[Specification, ...],
     ) -> Fits:
-        """Fit forms without some rows, each from where the last one that it contains ended."""
+        """Fit forms without some rows, each from where the last one that it contains ended.
+
+        ``fits`` are those of forms that are fitted already; they are returned with the others.
+        """
         rest = np.delete(np.arange(len(self.rows.y)), held)
-        fits: Fits = {}
+        fits = dict(fits)
         for k, specification in enumerate(specifications):
+            if specification.name in fits:
+                continue
             if specification.grows:
                 fits[specification.name] = self.grow(
                     fits[specification.grows], rest, CHOICE_TOL
                 )
                 continue
-            inside = [
-                f.name
-                for f in specifications[:k]
-                if f.base <= specification.base and f.effect <= specification.effect
-            ]
+            inside = _inside(specification, specifications[:k])
             simpler = fits[inside[-1]] if inside else None
             fits[specification.name] = self.fit(
                 specification, rest, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs
             )
         return fits
+
+    def found_rules(
+        self, held: IntArray, fit: AdditiveFit, *, group: str
+    ) -> dict[Rule, str]:
+        """Return the rules that a form may use, and a group of those that a simpler one lacks.
+
+        By the rows that a fit may see: those that judge it must not choose its rules.
+        """
+        rest = np.delete(np.arange(len(self.rows.y)), held)
+        rows = self.rows.take(rest)
+        base, effect = fit(self.values[:, rest].T)
+        features = self.basis.features
+        found = find_rules(
+            (rows.X, rows.y, rows.exposure, rows.weight),
+            [c for c in features if self.features is None or c in self.features],
+            fit.family,
+            base,
+            effect,
+            OF_EFFECT if group == EFFECT_RULE else OF_BASE,
+        )
+        return self.rules | dict.fromkeys(found, group)
+
+    def with_rules(self, rules: Iterable[Rule]) -> Chooser:
+        """Return the same with the values of more functions."""
+        new = tuple(dict.fromkeys(r for r in rules if r not in self.basis.rules))
+        more = np.empty((len(new), len(self.rows.y)))
+        write_rules(new, self.rows.X, more)
+        basis = replace(self.basis, rules=(*self.basis.rules, *new))
+        return replace(self, basis=basis, values=np.vstack([self.values, more]))
 
     def losses(self, fits: Fits, held: IntArray) -> dict[str, Array]:
         """Return the losses of rows that the fits have not seen."""
@@ -299,6 +340,15 @@ class Chooser:
                 rows.weight * family(rows.y, rows.exposure, *fit(values)).loss
             )
         return losses
+
+
+def _inside(specification: Specification, others: Iterable[Specification]) -> list[str]:
+    """Return the names of the forms that another one contains."""
+    return [
+        f.name
+        for f in others
+        if f.base <= specification.base and f.effect <= specification.effect
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,23 +487,45 @@ def hold_out_specifications(
             rows, family, categorical, leading, with_products=products, n_jobs=n_jobs
         )
     groups = chooser.basis.blocks()[1]
-    named = {f.name: f for f in specifications if PAIR in groups or PAIR not in f.base}
+    named = {
+        f.name: f
+        for f in specifications
+        if PAIR in groups or PAIR not in f.base or f.base & FOUND
+    }
     if is_sample:
         chooser = replace(chooser, more_steps=SAMPLE_STEPS)
     choosers = [replace(chooser, features=some) for some in leading]
     # Folds share the threads: those that are left over after whole rounds have several each.
     threads = n_threads(n_jobs)
-    found = []
     left = len(folds) % threads
     inner = [1] * (len(folds) - left) + [threads // max(left, 1)] * left
-    fit_all = partial(Chooser.fit_all, specifications=tuple(named.values()))
+    forms = tuple(f for f in named.values() if not f.base & FOUND)
+    fits_of: list[Fits] = []
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        for fitted in pool.map(fit_all, choosers, folds, inner):
-            found.append(fitted)
+        fit_all = partial(Chooser.fit_all, specifications=forms)
+        for fitted in pool.map(fit_all, choosers, folds, inner, [{}] * len(folds)):
+            fits_of.append(fitted)
             PROGRESS.debug(
-                "%s: %d of %d", topic(specifications), len(found), len(folds)
+                "%s: %d of %d", topic(specifications), len(fits_of), len(folds)
             )
-    fits = {name: [fit[name] for fit in found] for name in named}
+        known = NOTHING  # groups of rules
+        for form in (f for f in named.values() if f.base & FOUND):
+            (group,) = (form.base & FOUND) - known
+            known |= {group}
+            start = _inside(form, forms)[-1]
+            find = partial(Chooser.found_rules, group=group)
+            rules = list(
+                pool.map(find, choosers, folds, [fits[start] for fits in fits_of])
+            )
+            chooser = chooser.with_rules(rule for own in rules for rule in own)
+            choosers = [
+                replace(chooser, features=some, rules=own)
+                for some, own in zip(leading, rules, strict=True)
+            ]
+            forms += (form,)
+            fit_all = partial(Chooser.fit_all, specifications=forms)
+            fits_of = list(pool.map(fit_all, choosers, folds, inner, fits_of))
+    fits = {name: [fit[name] for fit in fits_of] for name in named}
     losses = {
         name: f.price * rows.people / rows.people.sum() for name, f in named.items()
     }

@@ -277,7 +277,7 @@ class CrossFit:
         """Fit additive models of the policies, then of base and effect.
 
         ``fold`` is that of each row, if it is given; no more outcome rows than choose among forms
-        are fitted then. Else folds are dealt. Costs nine forms times five folds, and three forms
+        are fitted then. Else folds are dealt. Costs eleven forms times five folds, and three forms
         times five folds for each policy.
         """
         is_given = fold is not None

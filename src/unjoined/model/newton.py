@@ -18,7 +18,15 @@ from unjoined.model.families import Family, Sums
 BASE, EFFECT = "base", "effect"
 CONSTANT = "constant"
 # Squared scales to start with, in log-odds or in standard deviations of the outcome.
-START = {"line": 0.1, "square": 0.05, "curve": 0.05, "category": 0.1, "pair": 0.02}
+START = {
+    "line": 0.1,
+    "square": 0.05,
+    "curve": 0.05,
+    "category": 0.1,
+    "pair": 0.02,
+    "base rule": 0.02,
+    "effect rule": 0.02,
+}
 FREE = {BASE: 1e-4, EFFECT: 0.1}  # precisions of the constants: next to nothing
 TAIL = 1.0  # degrees of freedom of a block's scale around that of its group: Cauchy
 FEW = "few "  # begins the names of groups in which few blocks are expected to matter

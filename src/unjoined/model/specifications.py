@@ -33,6 +33,9 @@ NOTHING: frozenset[str] = frozenset()
 LINES = frozenset({CONSTANT, LINE, CATEGORY})
 CURVES = LINES | {SQUARE, CURVE}
 PAIRS = CURVES | {PAIR}
+BASE_RULE, EFFECT_RULE = "base rule", "effect rule"  # found beside simpler forms
+FOUND = frozenset({BASE_RULE, EFFECT_RULE})
+RULED = LINES | {EFFECT_RULE}
 ALIKE = frozenset({CONSTANT})  # an effect that is the same for all
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
@@ -55,7 +58,12 @@ class Specification(NamedTuple):
     )
 
 
-ALONE = ("linear base alone", "base alone", "base with pairs alone")
+ALONE = (
+    "linear base alone",
+    "base alone",
+    "base with pairs alone",
+    "base with rules alone",
+)
 # Every kind of base stands alone too: what a base lacks would pass for an effect that differs.
 EFFECT_SPECIFICATIONS = (
     Specification(ALONE[0], LINES, ALIKE, LINES),
@@ -67,6 +75,8 @@ EFFECT_SPECIFICATIONS = (
     Specification("curved effect", CURVES, CURVES, LINES),
     Specification(ALONE[2], PAIRS, ALIKE, LINES),
     Specification("pairs", PAIRS, PAIRS, LINES),
+    Specification(ALONE[3], PAIRS | {BASE_RULE}, ALIKE, LINES | FOUND),
+    Specification("rules", PAIRS | FOUND, RULED, LINES | FOUND),
 )
 # For rows that are few. Of many, the forms above follow such an effect as well. At no price they
 # would win by chance too often where the effect has nothing to do with the base.
@@ -84,6 +94,10 @@ IN_WORDS = {
     ),
     "curved effect": "the base and the effect bend with single features",
     "pairs": "the base and the effect bend with the features and with pairs of them",
+    "rules": (
+        "the base bends with the features and with pairs of them, and base and effect jump where "
+        "features pass a value"
+    ),
     "growing with lines": (
         "the base is a straight line in the features, and the effect goes up or down with it"
     ),
