@@ -12,7 +12,7 @@ from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import check_row_width
 from unjoined.errors import InputError
 from unjoined.model.basis import Scaling, weighted_quantile
-from unjoined.model.rules import Rule, write_rules
+from unjoined.model.boxes import Rule, write_rules
 
 CONSTANT, LINE, SQUARE, CURVE = "constant", "line", "square", "curve"
 CATEGORY, PAIR, RULE = "category", "pair", "rule"

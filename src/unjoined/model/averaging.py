@@ -30,6 +30,7 @@ from unjoined.model.additive_basis import (
     AdditiveBasis,
     leading_features,
 )
+from unjoined.model.boxes import OF_BASE, OF_EFFECT, Rule, find_rules, write_rules
 from unjoined.model.families import (
     BernoulliFamily,
     Family,
@@ -51,7 +52,6 @@ from unjoined.model.newton import (
     pass_by_pieces,
     pass_in_memory,
 )
-from unjoined.model.rules import OF_BASE, OF_EFFECT, Rule, find_rules, write_rules
 from unjoined.model.specifications import (
     ALIKE,
     CURVES,

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from unjoined.model.additive_basis import RULE, AdditiveBasis
+from unjoined.model.boxes import OF_BASE, OF_EFFECT, find_rules, write_rules
 from unjoined.model.families import MeanFamily
-from unjoined.model.rules import OF_BASE, OF_EFFECT, find_rules, write_rules
 
 
 def draw(effect, n=2000, seed=0):
