@@ -17,9 +17,9 @@ def draw(effect, n=2000, seed=0):
     return X, y, exposure, np.ones(n)
 
 
-def found(rows, how):
+def found(rows, how, columns=range(5)):
     zeros = np.zeros(len(rows[1]))
-    return find_rules(rows, range(5), MeanFamily(variance=0.09), zeros, zeros, how)
+    return find_rules(rows, columns, MeanFamily(variance=0.09), zeros, zeros, how)
 
 
 def test_the_box_of_an_effect_is_found_to_within_a_bin():
@@ -51,6 +51,7 @@ def test_columns_of_one_value_and_few_rows_have_no_boxes():
     assert found(rows, OF_BASE) == ()
     X, *others = draw(lambda X: X[:, 0])
     assert found((np.zeros_like(X), *others), OF_BASE) == ()
+    assert found((X, *others), OF_BASE, []) == ()
 
 
 def test_a_basis_evaluates_its_rules_and_drops_unused_ones():

@@ -83,6 +83,8 @@ def find_rules(
     the likelihood. Costs O(n d) for each level of each tree.
     """
     X, y, exposure, weight = rows
+    if not columns:
+        return ()
     bins = Bins.of_rows(X, weight, columns)
     parts = [base.copy(), effect.copy()]
     moved = parts[how.of_effect]
