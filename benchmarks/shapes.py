@@ -7,7 +7,8 @@ The problems are `SHAPES` of problems.py: 58 mixed columns, jumps, products of t
 features of which few matter, many categories, outcomes that often are 0; six of each kind, whose
 functions are drawn. Rules were chosen by those of odd number (--chosen-by) and by nothing else; the
 others are reported. Prints the share of the oracle, a random order being 0, of `Uplift` and of two
-regressions that were given both labels of all rows, linear or boosted, and processor seconds.
+regressions that were given both labels of all rows, linear or boosted, and processor seconds. The
+regressions take codes of categories for numbers.
 """
 
 import argparse
