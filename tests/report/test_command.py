@@ -264,9 +264,8 @@ def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores)
         assert err == ""  # the fit has said it, and so does the page
         raw = (stores / "report.html").read_text("utf-8")
         page = words_of(raw)
-        code, checked, _ = run(
-            capsys, "check", *[w for w in STORES if w not in ("--model", "m.skops")]
-        )
+        words = [w for w in STORES if w not in ("--model", "m.skops")]
+        code, checked, _ = run(capsys, "check", *words, "--details")
     assert warned
     for warning in warned:
         said = " ".join(warning.removeprefix("unjoined: warning: ").split())
