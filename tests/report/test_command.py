@@ -284,6 +284,9 @@ def test_check_fit_and_report_agree_on_the_same_tables(capsys, here, write_campa
     checked = json.loads(run(capsys, "check", *tables, "--json")[1])
     fitted = json.loads(run(capsys, "fit", *tables, "--model", "m.skops", "--json")[1])
     assert fitted["verdict"]["verdict"] == checked["verdict"]
+    told = checked["sensitivity"]["claims"][0]
+    for end in ("value", "low", "high"):
+        assert told[end] == pytest.approx(fitted["average_effect"][end])
     words = ["--model", "m.skops", "--out", "r.html", "--despite-red", "--json"]
     reported = json.loads(run(capsys, "report", *tables, *words)[1])
     page = (here / "r.html").read_text("utf-8")
