@@ -13,7 +13,9 @@ OLDEST_VENV ?= .venv-oldest
 OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_settings.py tests/cli/test_stops.py tests/cli/test_aggregate.py tests/data/test_cluster.py \
 	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
 	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
-	tests/data/test_files.py tests/data/test_dask.py tests/federated/test_sums_file.py tests/federated/test_warehouse.py \
+	tests/data/test_files.py tests/data/test_dask.py tests/federated/test_sums_file.py tests/federated/test_warehouse.py::test_names_that_are_no_words_are_quoted_in_every_dialect \
+	tests/federated/test_warehouse.py::test_what_queries_return_is_what_rows_add_up_to \
+	tests/federated/test_warehouse.py::test_tables_on_a_server_are_read_and_added_up_there \
 	tests/model/test_box_qp.py tests/plot tests/estimators/test_persist.py \
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml constraints.txt

@@ -7,6 +7,8 @@ from unjoined import MinMaxUplift, SeparateLabels, Uplift
 from unjoined.errors import InputError, LabelError
 from unjoined.evaluate import diagnose, evaluate_uplift, plan_study
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 1200
 
 

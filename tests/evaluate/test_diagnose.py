@@ -13,6 +13,8 @@ from unjoined.data.rows import separate_labels
 from unjoined.errors import LabelError, UnjoinedError
 from unjoined.evaluate import diagnose
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 KINDS = ("outcome", "treatment")
 
 
