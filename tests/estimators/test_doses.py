@@ -6,6 +6,7 @@ import pytest
 from unjoined import MinMaxUplift, SeparateLabels, Uplift
 from unjoined.errors import InputError, LabelError
 from unjoined.evaluate import diagnose, evaluate_uplift, plan_study
+from unjoined.targeting import learn_rule
 
 pytestmark = pytest.mark.usefixtures("two_folds")
 
@@ -195,3 +196,10 @@ def test_hidden_differences_are_in_units_of_the_outcome(columns, data, model):
     for one, two in zip(found[0].benchmarks, found[1].benchmarks, strict=True):
         assert one.delta == pytest.approx(two.delta, rel=1e-6)
         assert one.moves == pytest.approx(100.0 * two.moves, rel=1e-6)
+
+
+def test_a_rule_for_amounts_is_about_one_unit_more(data):
+    rule = learn_rule(Uplift(random_state=0).fit(data), data, random_state=0)
+    words = " ".join(rule.sentences())
+    assert "one unit more to" in words.lower()
+    assert "Treat " not in words

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import inv, solve
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, BoolArray, IntArray, RandomState
+from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import did_you_mean, shown
 from unjoined.data.fold import Additive
 from unjoined.errors import InputError, TableError
@@ -28,16 +28,10 @@ from unjoined.evaluate.estimate import (
 )
 from unjoined.evaluate.evaluate import is_randomised, prepare
 from unjoined.evaluate.ranks import Piece
-from unjoined.evaluate.regions import (
-    LEVEL,
-    NUMBER,
-    Conditions,
-    Feature,
-    NamedFeatures,
-    between,
-)
+from unjoined.evaluate.regions import LEVEL, NUMBER, Feature, NamedFeatures, between
 from unjoined.evaluate.sensitivity import Claim
 from unjoined.evaluate.terms import Sums
+from unjoined.model.trees import Bounds, meets
 from unjoined.words import brief, cells, in_brackets, in_digits
 
 if TYPE_CHECKING:
@@ -348,7 +342,7 @@ class Weighed(Additive):
         return about, inverse @ (moved @ self.terms[:, q]), inverse, slopes
 
 
-def _weigh(line: Line, groups: Sequence[Conditions], piece: Piece) -> Weighed:
+def _weigh(line: Line, groups: Sequence[Bounds], piece: Piece) -> Weighed:
     """Add up people by columns and groups: the first pass."""
     rows = piece.rows
     b = line(piece.rows.X)
@@ -364,7 +358,7 @@ def _weigh(line: Line, groups: Sequence[Conditions], piece: Piece) -> Weighed:
 
 
 def _project(
-    line: Line, groups: Sequence[Conditions], beta: Array, inverse: Array, piece: Piece
+    line: Line, groups: Sequence[Bounds], beta: Array, inverse: Array, piece: Piece
 ) -> Sums:
     """Add up the average, the groups, and what rows add to the error of the line."""
     rows = piece.rows
@@ -378,14 +372,6 @@ def _project(
     values = np.hstack([n, d, n * inside, d * inside, sway, (b * left) @ inverse.T])
     C = 2 * rows.n_populations + 1
     return Sums.of_rows(rows.cell, rows.share, values, C, rows.unit, rows.count)
-
-
-def meets(X: Array, conditions: Conditions) -> BoolArray:
-    """Return which rows meet conditions."""
-    inside = np.ones(len(X), dtype=np.bool_)
-    for j, (low, high) in conditions.items():
-        inside &= (X[:, j] > low) & (X[:, j] <= high)
-    return inside
 
 
 def _columns(features: NamedFeatures, by: Sequence[Any] | None) -> dict[str, list[int]]:
@@ -442,9 +428,9 @@ def _line(
 
 def _groups(
     features: NamedFeatures, columns: Mapping[str, list[int]], X: Array, people: Array
-) -> dict[str, Conditions]:
+) -> dict[str, Bounds]:
     """Return groups of people in words, column by column, by the conditions they meet."""
-    groups: dict[str, Conditions] = {}
+    groups: dict[str, Bounds] = {}
     for column, at in columns.items():
         if features.columns[at[0]].holds == LEVEL:
             groups |= _category_groups(features, column, at)
@@ -459,21 +445,21 @@ def _groups(
 
 def _category_groups(
     features: NamedFeatures, column: str, at: list[int]
-) -> dict[str, Conditions]:
+) -> dict[str, Bounds]:
     """Return the most frequent categories of a column; one of them has no feature."""
     if features.encoder is None:
         return {}
     code = next(code for code in features.encoder.columns_ if code.name == column)
     own = {features.columns[j].level: {j: (0.5, np.inf)} for j in at}
-    rest: Conditions = dict.fromkeys(at, (-np.inf, 0.5))
+    rest: Bounds = dict.fromkeys(at, (-np.inf, 0.5))
     frequent = np.argsort(-code.shares, kind="stable")[:MOST_GROUPS]
     places = [code.places[k] for k in frequent.tolist()]
     return {f"{column} is {place}": own.get(place, rest) for place in places}
 
 
 def _number_groups(
-    name: str, j: int, X: Array, people: Array, present: Conditions
-) -> dict[str, Conditions]:
+    name: str, j: int, X: Array, people: Array, present: Bounds
+) -> dict[str, Bounds]:
     """Return the few values of a column of numbers, or its quarters, where they are present."""
     column = X[:, j]
     values = np.unique(column[meets(X, present)])

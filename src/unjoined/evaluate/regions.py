@@ -25,11 +25,8 @@ from unjoined.data.encode import ColumnCode, TableEncoder
 from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import critical_value, verdict_of
 from unjoined.evaluate.terms import EvaluationRows
+from unjoined.model.trees import Bounds
 from unjoined.words import in_digits
-
-Conditions = dict[
-    int, tuple[float, float]
-]  # of a feature: above the first, at most the second
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
@@ -122,7 +119,7 @@ class NamedFeatures:
         check_finite_features(matrix, self.names, table=table)
         return matrix, []
 
-    def in_words(self, conditions: Conditions) -> str:
+    def in_words(self, conditions: Bounds) -> str:
         """Say conditions in words, features in the order of the table."""
         columns: dict[str, list[int]] = {}
         for j, bounds in sorted(conditions.items()):
@@ -269,7 +266,7 @@ class Regions:
     leaf: IntArray  # (regions,) their nodes in the tree
     leaf_of: IntArray  # (n,) node of each row
     children: IntArray  # (nodes, 2) -1 for leaves
-    conditions: tuple[Conditions, ...]  # that lead to each node
+    conditions: tuple[Bounds, ...]  # that lead to each node
     features: NamedFeatures
 
     def name(self, verdicts: Sequence[str]) -> tuple[str, float]:
@@ -387,9 +384,9 @@ def _measure(
     return gap, D**2 / V if V > 0.0 else 0.0, error
 
 
-def tree_conditions(tree: Any) -> list[Conditions]:
+def tree_conditions(tree: Any) -> list[Bounds]:
     """Return the conditions that lead to each node of a fitted tree."""
-    conditions: list[Conditions] = [{} for _ in range(tree.node_count)]
+    conditions: list[Bounds] = [{} for _ in range(tree.node_count)]
     for node in range(tree.node_count):  # parents come before their children
         j = int(tree.feature[node])
         cut = float(tree.threshold[node])
@@ -401,7 +398,7 @@ def tree_conditions(tree: Any) -> list[Conditions]:
     return conditions
 
 
-def _joined(boxes: list[Conditions]) -> list[Conditions]:
+def _joined(boxes: list[Bounds]) -> list[Bounds]:
     """Join boxes that lie side by side: equal but for one feature, whose ranges touch."""
     for one, two in permutations(boxes, 2):
         differ = [j for j in {*one, *two} if one.get(j) != two.get(j)]

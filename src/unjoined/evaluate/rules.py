@@ -30,8 +30,8 @@ from unjoined.evaluate.estimate import (
     bare_axes,
     critical_value,
 )
-from unjoined.evaluate.evaluate import is_randomised
-from unjoined.evaluate.regions import NamedFeatures
+from unjoined.evaluate.evaluate import COMPARED_ROWS, is_randomised
+from unjoined.evaluate.regions import SMALLEST_SHARE, NamedFeatures
 from unjoined.evaluate.strength import ranking_noise
 from unjoined.evaluate.tables import Asked, HeldOutTables, was_fitted_to
 from unjoined.evaluate.terms import EvaluationRows, RatioTerms, agreed_average
@@ -43,15 +43,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DEEPEST = 4
-SMALLEST_SHARE = 0.05  # of the people in a leaf
 MOST_FEATURES = 24  # that a tree chooses among
 TREE_ROWS = 50_000  # that a tree is grown on
 GROUPS = 4  # of the people, by each feature
 HALVINGS = 16  # of what the scarce thing costs
-COMPARED_ROWS = 20_000  # at most, at which rules without one fold each are compared
-TREAT, OFFER = "treat", "offer"  # what people get where there is one treatment
+# What people get where there is one treatment.
+TREAT, OFFER, UNIT = "treat", "offer", "one unit more"
 # To do it, and doing it.
-WORDS = {TREAT: ("treat", "treating"), OFFER: ("make the offer to", "making it to")}
+WORDS = {
+    TREAT: ("treat", "treating"),
+    OFFER: ("make the offer to", "making it to"),
+    UNIT: ("give one unit more to", "giving it to"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +503,8 @@ def learn_rule(
     rng = check_random_state(random_state)
     treatments = tuple(tables.checked.arms[1:])
     if not treatments:
-        treatments = (OFFER if is_randomised({"": model}) else TREAT,)
+        plain = TREAT if tables.checked.dose is None else UNIT
+        treatments = (OFFER if is_randomised({"": model}) else plain,)
     prices = _prices(treatments, value, cost, budget, share)
     known: list[CrossFit] = []
     if isinstance(crossfit, Mapping):

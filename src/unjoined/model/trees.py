@@ -18,6 +18,14 @@ Bounds = dict[
 ]  # of a feature: above the first, at most the second
 
 
+def meets(X: Array, bounds: Bounds) -> BoolArray:
+    """Tell which rows are within bounds."""
+    inside = np.ones(len(X), dtype=np.bool_)
+    for j, (low, high) in bounds.items():
+        inside &= (X[:, j] > low) & (X[:, j] <= high)
+    return inside
+
+
 class Leaf(NamedTuple):
     """Rows that get one treatment: 0 for none, else from 1."""
 
@@ -26,10 +34,7 @@ class Leaf(NamedTuple):
 
     def holds(self, X: Array) -> BoolArray:
         """Tell which rows are in it."""
-        inside = np.ones(len(X), dtype=np.bool_)
-        for j, (low, high) in self.bounds.items():
-            inside &= (X[:, j] > low) & (X[:, j] <= high)
-        return inside
+        return meets(X, self.bounds)
 
 
 def assigned(leaves: tuple[Leaf, ...], X: Array) -> IntArray:
