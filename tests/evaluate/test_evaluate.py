@@ -389,10 +389,10 @@ def test_projection_on_a_group_is_the_groups_average(data, terms):
     assert (no.predicted, yes.predicted) == pytest.approx((0.0, 1.0))
     member = np.asarray(data.X)[:, 4]
     apart = terms.totals(
-        (terms.numerator - yes.uplift.value * terms.denominator)
+        (terms.plain - yes.uplift.value * terms.aim)
         * member
         / float(terms.share @ (terms.denominator * member))
-        - (terms.numerator - no.uplift.value * terms.denominator)
+        - (terms.plain - no.uplift.value * terms.aim)
         * (1.0 - member)
         / float(terms.share @ (terms.denominator * (1.0 - member)))
     )

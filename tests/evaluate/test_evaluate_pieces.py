@@ -232,8 +232,8 @@ def test_effects_in_pieces_are_those_of_the_rows(known):
     b = np.column_stack([np.ones(len(X)), X[:, [4, 0]] - people @ X[:, [4, 0]]])
     A = (b * (terms.share * terms.denominator)[:, None]).T @ b
     beta = np.linalg.solve(A, b.T @ (terms.share * terms.numerator))
-    left = terms.numerator - terms.denominator * (b @ beta)
-    errors = terms.totals(np.linalg.solve(A, (b * left[:, None]).T).T).covariance
+    left = terms.plain - terms.aim * (b @ beta)
+    errors = terms.totals(*np.linalg.solve(A, (b * left[:, None]).T)).covariance
     for c, value, error in zip(
         found.projection, beta, np.sqrt(np.diag(errors)), strict=True
     ):

@@ -73,7 +73,7 @@ def test_a_guess_is_the_formula_and_says_that_it_is_rough():
     plan = plan_study(guess, standard_error=0.01)
     n = plan.needed.rows
     propensities = np.array([0.55, 0.25])
-    luck = 0.1**2 * np.sum(propensities * (1 - propensities))
+    luck = (0.1**2 + 0.2**2) * np.sum(propensities * (1 - propensities))
     variance = (2 * 0.4**2 + luck) / 0.3**2 / n + 0.2**2 / (4 * n)
     assert np.sqrt(variance) == pytest.approx(0.01, rel=1e-3)
     assert plan.is_rough

@@ -190,7 +190,7 @@ def arm_values(
         return np.asarray(np.sum(gains * (chosen[:, None] == np.arange(1, n + 1)), 1))
 
     whole = np.column_stack([gains, *map(gain, given.values())])
-    total = terms[0].totals(whole, terms[0].aim)
+    total = terms[0].totals(*whole.T, terms[0].aim)
     names = (*arms, *given)
     values = {name: total.ratio(j, len(names)) for j, name in enumerate(names)}
     first = max(range(n), key=lambda j: values[arms[j]].value)

@@ -261,13 +261,13 @@ def effect_summary(
     if not models:
         predicted = np.full(g, math.nan)
         slopes = np.full(q, math.nan)
-    error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 3 * g :], 0.0))
+    error = np.sqrt(np.maximum(np.diag(totals.covariance)[3 + 4 * g :], 0.0))
     rows = zip(
         ("constant", *names), beta / units, error / units, slopes / units, strict=True
     )
     claims = _claims(list(groups), totals)
     return EffectSummary(
-        average=totals.ratio(0, 1),
+        average=totals.per_person(*np.eye(3, len(totals.value))),
         projection=tuple(
             Coefficient(name, Estimate(float(v), float(e)), float(s))
             for name, v, e, s in rows
@@ -293,14 +293,15 @@ def effect_summary(
 def _claims(groups: Sequence[str], totals: Totals) -> list[Claim]:
     """Return the claims that groups gain, given what a pass has added up."""
     g = len(groups)
-    D, sway = (
-        np.abs(totals.value[2 + g : 2 + 2 * g]),
-        totals.value[2 + 2 * g : 2 + 3 * g],
+    N, D, counted, sway = np.split(np.arange(3, 3 + 4 * g), 4)
+    size = np.abs(totals.value[D])
+    each = np.divide(
+        totals.value[sway], size, out=np.full(g, math.inf), where=size > 0.0
     )
-    each = np.divide(sway, D, out=np.full(g, math.inf), where=D > 0.0)
+    place = np.eye(len(totals.value))
     return [
-        Claim(where, totals.ratio(2 + j, 2 + g + j), 1.0, float(each[j]), math.nan)
-        for j, where in enumerate(groups)
+        Claim(where, totals.per_person(*place[at]), 1.0, float(each[j]), math.nan)
+        for j, (where, *at) in enumerate(zip(groups, N, D, counted, strict=True))
     ]
 
 
@@ -364,14 +365,16 @@ def _project(
     rows = piece.rows
     b = line(piece.rows.X)
     terms = rows.terms(rows.omega())
-    inside = np.array([meets(rows.X, group) for group in groups], dtype=np.float64).T
-    n = terms.numerator[:, None]
-    d = terms.denominator[:, None]
-    left = n - d * (b @ beta)[:, None]
-    sway = terms.sway[:, None] * inside
-    values = np.hstack([n, d, n * inside, d * inside, sway, (b * left) @ inverse.T])
+    inside = np.array([meets(rows.X, group) for group in groups], dtype=np.float64)
+    three = terms.gain, terms.denominator, terms.counted
+    left = (b * (terms.plain - terms.aim * (b @ beta))[:, None]) @ inverse.T
+    columns = [
+        *three,
+        *(column * each for column in (*three, terms.sway) for each in inside),
+        *left.T,
+    ]
     C = 2 * rows.n_populations + 1
-    return Sums.of_rows(rows.cell, rows.share, values, C, rows.unit, rows.count)
+    return Sums.of_rows(rows.cell, rows.share, columns, C, rows.unit, rows.count)
 
 
 def _columns(features: NamedFeatures, by: Sequence[Any] | None) -> dict[str, list[int]]:

@@ -270,6 +270,21 @@ class Totals:
             )
         )
 
+    def per_person(
+        self, numerator: Array, denominator: Array, counted: Array
+    ) -> Estimate:
+        r"""Return the ratio of two sums of totals, by weights (m,), whose policies were fitted.
+
+        ``counted`` are the weights of a sum that adds up to the denominator, and varies as it
+        would if the policies were known. With fitted policies people count a little more or less
+        than they should, which is no matter where all gain alike. Elsewhere it adds
+        :math:`\theta (D - C)` to the numerator: 0 in total, but not in how it varies.
+        """
+        D = float(denominator @ self.value)
+        theta = float(numerator @ self.value) / D if D else 0.0
+        moved = numerator + theta * (denominator - counted)
+        return self.combined(np.array([moved, denominator])).ratio(0, 1)
+
     def combined(self, weights: Array) -> Totals:
         """Return other totals that are sums of these, by weights of shape (k, m)."""
         return Totals(weights @ self.value, weights @ self.covariance @ weights.T)

@@ -1146,14 +1146,18 @@ class Appraisal:
         inside = [(sheet.group == b) * 1.0 for b in range(len(self.edges) + 1)]
         self.inside = inside
         self.in_bins = (
-            [sheet.add("numerator", members) for members in inside],
+            [sheet.add("gain", members) for members in inside],
             [sheet.add("denominator", members) for members in inside],
+            [sheet.add("counted", members) for members in inside],
+            [sheet.add("numerator", members) for members in inside],
             [sheet.add("denominator", members * score) for members in inside],
         )
         # About their mean, or that of each fold, so that squares lose no digits.
         off = score - scored.mean_score()
         self.line = (
-            sheet.add("numerator", off),
+            sheet.add("gain", off),
+            sheet.add("counted", off),
+            sheet.add("counted", off**2),
             sheet.add("denominator", off),
             sheet.add("denominator", off**2),
             sheet.add("denominator", score),
@@ -1166,7 +1170,7 @@ class Appraisal:
         the other way round as well. What people gain beyond the average then varies twice as much
         as their rows say; see `GainByScore`.
         """
-        totals = {"numerator": self.everyone.numerator, "plain": self.everyone.plain}
+        totals = {"gain": self.everyone.numerator, "plain": self.everyone.plain}
         apart = np.zeros((len(self.sheet.columns), len(self.sheet.columns)))
         for j, column in enumerate(self.sheet.columns):
             total = totals.get(column.term)
@@ -1195,7 +1199,7 @@ class Appraisal:
 
     def relative(self) -> Estimate | None:
         """Return the average over what the outcome would be untreated, if that is known."""
-        columns = (self.everyone.numerator, 0, 1, *self.base)
+        columns = (self.everyone.numerator, 0, 1, *self.base, 2)
         return relative_effect(
             self.sheet.totals.combined(np.array([self.sheet[j] for j in columns]))
         )
@@ -1224,23 +1228,26 @@ class Appraisal:
         """Return the uplift in bins of the score, and the p-value that predictions are right."""
         scored = self.scored
         n = len(self.inside)
-        N, D, said = (
+        N, D, counted, seen, said = (
             np.array([self.sheet[j] for j in columns]) for columns in self.in_bins
         )
-        totals = self.sheet.totals.combined(np.concatenate([N, D, N - said]))
-        at = np.r_[:n, 2 * n : 3 * n]
+        # Whoever counts, predictions that are right leave nothing: the test needs no known policy.
+        asked = np.concatenate([N, D, counted, seen - said])
+        totals = self.sheet.totals.combined(asked)
+        at = np.r_[:n, 3 * n : 4 * n]
         totals.covariance[at, at] = np.maximum(
             totals.covariance[at, at], np.tile(least, 2)
         )
+        place = np.eye(4 * n)
         scores = scored.score[scored.people > 0.0]
         edges = [float(scores.min()), *self.edges.tolist(), float(scores.max())]
         bins = []
         for b, members in enumerate(self.inside):
             share = float(scored.people @ members)
             predicted = float((scored.people * members) @ scored.score) / share
-            uplift = totals.ratio(b, n + b)
+            uplift = totals.per_person(place[b], place[n + b], place[2 * n + b])
             bins.append(ScoreBin(edges[b], edges[b + 1], share, predicted, uplift))
-        tested = 2 * n + np.flatnonzero(np.isfinite(least))
+        tested = 3 * n + np.flatnonzero(np.isfinite(least))
         test = Totals(totals.value[tested], totals.covariance[np.ix_(tested, tested)])
         return tuple(bins), test.chi_square()[1]
 
@@ -1256,21 +1263,22 @@ class Appraisal:
             return Calibration(None, average, p_value)
         sheet, value, theta = self.sheet, self.sheet.totals.value, average.value
         one = sheet[self.everyone.numerator]
-        D = sheet[0]
-        n_off, d_off, d_square, d_score = (sheet[j] for j in self.line)
+        D, counted = sheet[0], sheet[2]
+        n_off, c_off, c_square, d_off, d_square, d_score = (sheet[j] for j in self.line)
         c = float(d_score @ value / value[0])
         if self.scored.fold is None:  # off the mean by D, no longer by people
             shift = float(d_off @ value / value[0])
             d_square = d_square - 2.0 * shift * d_off + shift**2 * D
+            c_square = c_square - 2.0 * shift * c_off + shift**2 * counted
             n_off = n_off - shift * one
-            d_off = d_off - shift * D
-        totals = sheet.totals.combined(np.array([n_off - theta * d_off, d_square]))
-        slope = totals.ratio(0, 1)
+            c_off = c_off - shift * counted
+        left = n_off - theta * c_off
+        slope = sheet.totals.per_person(left, d_square, c_square)
         # k (n - d (theta + b off)) with k = 1 / D - c off / D(off^2)
-        k = c / totals.value[1]
+        k = c / float(d_square @ value)
         b = slope.value
-        influence = (one - theta * D - b * d_off) / value[0]
-        influence -= k * (n_off - theta * d_off - b * d_square)
+        influence = (one - theta * counted - b * c_off) / value[0]
+        influence -= k * (left - b * c_square)
         error = sheet.totals.combined(influence[None]).covariance[0, 0]
         intercept = Estimate(theta - b * c, math.sqrt(max(float(error), 0.0)))
         return Calibration(slope, intercept, p_value)

@@ -162,13 +162,14 @@ def with_earlier(
     claims = {claim.name: claim for claim in found.claims}
     differenced, placebos = [], list(found.placebos)
     for name, (h, rank), h_then in _taken(asked, columns, rows, earlier):
-        gain = terms.numerator * h + shift * terms.aim * rank
-        now = terms.totals(gain, then * h, terms.denominator)
+        gain = terms.gain * h + shift * terms.aim * rank
+        now = terms.totals(gain, then * h, terms.denominator, terms.counted)
         before = earlier.rows.totals(off.numerator * h_then)
-        did = now.combined(np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]]))
+        place = np.eye(4)
+        did = now.combined(np.array([place[0] - place[1], *place[2:]]))
         differenced.append(replace(claims[name], gain=_added(did, before, -1.0)))
         if name == EVERYONE:
-            alone = now.combined(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+            alone = now.combined(place[[1, 2, 2]])
             sway = claims[name].sway
             gain_then = _added(alone, before, 1.0)
             placebos.append(placebo_of(EARLIER, gain_then, sway, 1.0, found.level))
@@ -176,11 +177,11 @@ def with_earlier(
 
 
 def _added(totals: Totals, before: Totals, sign: float) -> Estimate:
-    """Return the ratio of two totals, to the first of which independent rows are added."""
+    """Return the first of three totals per person, once independent rows are added to it."""
     value, covariance = totals.value.copy(), totals.covariance.copy()
     value[0] += sign * before.value[0]
     covariance[0, 0] += before.covariance[0, 0]
-    return Totals(value, covariance).ratio(0, 1)
+    return Totals(value, covariance).per_person(*np.eye(3))
 
 
 def _taken(

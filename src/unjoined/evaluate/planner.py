@@ -6,7 +6,7 @@ each population and N people in all,
 .. math::
 
     \Omega^{-2} \Big\{ \frac1n \sum_k E[\omega^2 c_k^2 h^2 r^2]
-    + \frac{\theta^2}{m} \sum_k E[\omega^2 c_k^2 e_k (1 - e_k)]
+    + \frac1m \sum_k E[\omega^2 c_k^2 h^2 u^2 e_k (1 - e_k)]
     + \frac1N \mathrm{Var}(\omega (h u - \theta)) \Big\}
 
 with r the residual of an outcome that its model has not seen. A pilot measures all of it.
@@ -18,10 +18,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, ArrayLike, BoolArray, RandomState
@@ -62,6 +62,7 @@ QUANTITIES = {
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # of the policy gap
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the rows
 CLIP = 0.005  # policies stay this far from 0 and 1
+GRID = 10_000  # ranks at which a guess is averaged
 LEAST_GAP, LARGEST_GAP = 1e-6, 0.95
 FEWEST_ROWS = 50
 SCATTER, POWER = (
@@ -565,24 +566,22 @@ def _guessed(
 
     The gap is the same for everyone, uplift normal, and ranks perfect.
     """
-    normal = NormalDist()
-    spread = guess.uplift_sd / (2.0 * math.sqrt(math.pi))  # E[u (F - 1/2)]
-    top = share * guess.uplift
-    if share < 1.0:
-        top += guess.uplift_sd * normal.pdf(normal.inv_cdf(1.0 - share))
-    size, theta = {  # E[h^2], E[h u]
-        AVERAGE: (1.0, guess.uplift),
-        AUUC: (1.0 / 3.0, 0.5 * guess.uplift + spread),
-        QINI: (1.0 / 12.0, spread),
-        TOP: (share, top),
+    rank = (np.arange(GRID) + 0.5) / GRID
+    uplift = guess.uplift + guess.uplift_sd * ndtri(rank)
+    h = {
+        AVERAGE: np.ones(GRID),
+        AUUC: rank,
+        QINI: rank - 0.5,
+        TOP: (rank > 1.0 - share) * 1.0,
     }[quantity]
+    size = float(np.mean(h**2))
     gap = factor * guess.gap
     policies = np.array([guess.treated + gap / 2.0, guess.treated - gap / 2.0])
     weakness = float(np.sum(policies * (1.0 - policies))) / gap**2
     return Variances(
         gap=gap,
         outcome=2.0 * size * guess.outcome_sd**2 / gap**2,
-        treatment=theta**2 * weakness,
+        treatment=float(np.mean((h * uplift) ** 2)) * weakness,
         people=size * guess.uplift_sd**2,
         weakness=weakness,
         speaks_for=math.nan,
@@ -672,8 +671,9 @@ class Measured:
         terms = rows.terms(rows.omega())
         weight, rank = self._functional(terms.people)
         scale = float(terms.share @ terms.denominator) / terms.speaks_for
-        gain = terms.numerator * weight + scale * terms.aim * rank
-        return terms.totals(gain, terms.denominator).ratio(0, 1)
+        gain = terms.gain * weight + scale * terms.aim * rank
+        columns = gain, terms.denominator, terms.counted
+        return terms.totals(*columns).per_person(*np.eye(3))
 
     def _parts(self, factor: float) -> Variances:
         rows, K = self.rows, self.rows.n_populations
@@ -684,23 +684,22 @@ class Measured:
         terms = rows.terms(omega)
         weight, rank = self._functional(terms.people)
         Omega = terms.speaks_for
-        theta = self._estimate(rows).value
         reach = omega * rows.contrast() * rows.ratio
         own = policies[np.arange(len(reach)), rows.cell % K]
         # Times a square: the variance of n rows, times n.
         per_row = np.bincount(rows.cell)[rows.cell] * rows.share**2 / Omega**2
         noise = per_row * (reach * weight * rows.residual) ** 2
         luck = per_row * (reach * rows.known_rest) ** 2 * own * (1.0 - own)
-        weakness = float(np.sum(luck[self.drawn]))
+        luck, gain = luck[self.drawn], (weight * rows.effect)[self.drawn]
         people = rows.share * rows.aim
         plug_in = people @ (omega * weight * rows.effect) / Omega
         apart = omega * (weight * rows.effect - plug_in + rank) / Omega
         return Variances(
             gap=float(np.sqrt(people @ rows.gap**2)),
             outcome=float(np.sum(noise[rows.cell < K])),
-            treatment=theta**2 * weakness,
+            treatment=float(luck @ gain**2),
             people=float(people @ apart**2),
-            weakness=weakness,
+            weakness=float(luck.sum()),
             speaks_for=Omega,
             n_populations=K,
         )

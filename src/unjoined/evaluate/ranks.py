@@ -264,7 +264,7 @@ class Scored:
 class Column(NamedTuple):
     """What a total adds up: one of each row's terms, times a number of the row's place."""
 
-    term: str  # a column of `RatioTerms`
+    term: str  # one or both columns of `RatioTerms`
     times: Array | float = 1.0
     order: int = 0  # whose places are meant
     own: int | None = None  # column of the piece that all is multiplied by
@@ -283,13 +283,14 @@ class Gain(NamedTuple):
 class Sheet:
     """The columns to add up for all that is asked, and their totals once they are added up.
 
-    The first two are D and E[omega]. A sum of columns is what each is multiplied by, shape (m,).
+    The first three are D, E[omega], and D as if policies were known. A sum of columns is what each
+    is multiplied by, shape (m,).
     """
 
     totals: Totals
 
     def __init__(self) -> None:
-        self.columns = [Column("denominator"), Column("aim")]
+        self.columns = [Column("denominator"), Column("aim"), Column("counted")]
         self.group: IntArray | None = None  # of each place of the first order
 
     def add(self, *column: Any) -> int:
@@ -314,7 +315,7 @@ class Sheet:
             sway, picked, aim = (self.add(term, weight, order, own) for term in terms)
             beside = sway, picked, aim
         return Gain(
-            self.add("numerator", weight, order, own),
+            self.add("gain", weight, order, own),
             self.add("aim", rank, order, own) if np.any(rank) else None,
             self.add("plain", weight, order, own) if plain else None,
             beside,
@@ -339,10 +340,10 @@ class Sheet:
 
     def per_person(self, numerator: Array, *, plain: bool = False) -> Estimate:
         """Return a numerator per person spoken for; by the plain score with a normal interval."""
-        ratio = self.totals.combined(np.array([numerator, self[int(plain)]])).ratio(
-            0, 1
-        )
-        return Estimate(ratio.value, ratio.standard_error) if plain else ratio
+        if not plain:
+            return self.totals.per_person(numerator, self[0], self[2])
+        ratio = self.totals.per_person(numerator, self[1], self[1])
+        return Estimate(ratio.value, ratio.standard_error)
 
     def claim(self, name: str, gain: Gain, estimate: Estimate) -> Claim:
         """Return the claim that a rule gains, given the estimate of its gain."""
@@ -360,11 +361,10 @@ class Sheet:
 
         It is in standard errors, and that of correlated normal deviations.
         """
-        m = len(numerators)
-        totals = self.totals.combined(np.concatenate([numerators, self[0][None]]))
-        points = [totals.ratio(j, m) for j in range(m)]
+        points = [self.per_person(numerator) for numerator in numerators]
         theta = np.array([point.value for point in points])
-        covariance = totals.combined(np.column_stack([np.eye(m), -theta])).covariance
+        left = numerators - theta[:, None] * self[2]
+        covariance = self.totals.combined(left).covariance
         if not np.isfinite(covariance).all():
             return points, math.inf
         error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
@@ -414,12 +414,12 @@ def add_columns(
     terms = rows.terms(rows.omega())
     C = 2 * K + 1
     places = [order.places(piece) for order in orders]
-    values = np.empty((len(rows.cell), len(columns)))
-    for j, (term, times, order, own) in enumerate(columns):
+
+    def column(term: str, times: Array | float, order: int, own: int | None) -> Array:
         here = times[places[order]] if isinstance(times, np.ndarray) else times
-        values[:, j] = getattr(terms, term) * here
-        if own is not None:
-            values[:, j] *= piece.columns[:, own]
+        value = getattr(terms, term) * here
+        return np.asarray(value if own is None else value * piece.columns[:, own])
+
     outcome = rows.cell < K
     share = rows.share[outcome]
     square = rows.residual[outcome] ** 2
@@ -430,7 +430,14 @@ def add_columns(
         both = (np.ones(len(at)), (terms.share * terms.reach) ** 2)
         in_groups = np.array([np.bincount(at, w, C * g) for w in both]).reshape(2, C, g)
     return Added(
-        Sums.of_rows(rows.cell, rows.share, values, C, rows.unit, rows.count),
+        Sums.of_rows(
+            rows.cell,
+            rows.share,
+            (column(*each) for each in columns),
+            C,
+            rows.unit,
+            rows.count,
+        ),
         np.array([share @ square, share @ square**2]),
         *in_groups,
     )

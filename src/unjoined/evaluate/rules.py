@@ -276,8 +276,10 @@ class RuleRows:
     X: Array  # (n, p) of the columns that may be in the rule
     fold: IntArray  # (n,) whose rows the fits have not seen
     effect: Array  # (n, J) predicted uplift, by fits that have not seen the row
-    gained: Array  # (n, J) numerators, outcome units
-    counted: Array  # (n, J) what numerators are counted by
+    gained: (
+        Array  # (2, n, J) numerators, outcome units: how they vary, what they add up to
+    )
+    counted: Array  # (2, n, J) what numerators are counted by
     terms: RatioTerms  # whose denominator is that of all
     without: Callable[
         [int], Array
@@ -298,13 +300,13 @@ class RuleRows:
         effect = np.column_stack([rows.effect for rows in found])
         if len(found) == 1:
             terms = found[0].everyone().shifted(change)
-            gained, counted = terms.numerator[:, None], terms.denominator[:, None]
+            gained, counted = terms.gain[..., None], terms.counted[..., None]
         else:
             omega = np.min([rows.omega() for rows in found], axis=0)
             each = [rows.terms(omega) for rows in found]
             terms = replace(each[0], denominator=each[0].aim)
-            gained = np.column_stack([one.plain for one in each])
-            counted = np.repeat(terms.aim[:, None], len(found), axis=1)
+            gained = np.tile(np.column_stack([one.plain for one in each]), (2, 1, 1))
+            counted = np.broadcast_to(terms.aim[:, None], gained.shape)
         return cls(X, found[0].fold, effect, gained, counted, terms, without)
 
     def grow(
@@ -319,11 +321,12 @@ class RuleRows:
         share = self.terms.share[at, None]
         weight = aim / aim.sum()
         predicted = prices.net(aim[:, None] * effect[at], aim[:, None])
-        seen = prices.net(share * self.gained[at], share * self.counted[at])
+        counted = share * self.counted[1, at]
+        seen = prices.net(share * self.gained[1, at], counted)
         columns = self._telling(at, predicted, weight)
         true = self._reliability(at, (seen - predicted) / share, columns)
         brings = predicted + true * (seen - predicted)
-        used = aim[:, None] + true * (share * self.counted[at] - aim[:, None])
+        used = aim[:, None] + true * (counted - aim[:, None])
         grower = Grower.of_rows(
             self.X[at][:, columns], brings, used * prices.use, weight, SMALLEST_SHARE
         )
@@ -365,9 +368,9 @@ class RuleRows:
             x = self.X[at, j]
             place = np.searchsorted(np.unique(np.quantile(x, (0.25, 0.5, 0.75))), x)
             for column in beyond.T:
-                totals = replace(terms, numerator=column).by_bin(place, GROUPS)
-                found += float(np.sum(totals.value[:GROUPS] ** 2))
-                noise += float(np.trace(totals.covariance[:GROUPS, :GROUPS]))
+                totals = terms.by_bin(place, GROUPS, column)
+                found += float(np.sum(totals.value**2))
+                noise += float(np.trace(totals.covariance))
         return max(0.0, 1.0 - noise / found) if found > 0.0 else 0.0
 
     def one_by_one(self, effect: Array, prices: Prices) -> IntArray:
@@ -394,15 +397,18 @@ class RuleRows:
         people = self.terms.people
         columns, apart = [], []
         for chosen, _ in given:
-            member = chosen[:, None] == np.arange(1, net.shape[1] + 1)
-            columns.append(np.sum(net * member, axis=1))
+            member = chosen[:, None] == np.arange(1, net.shape[-1] + 1)
+            columns.append(np.sum(net * member, axis=-1))
             apart.append(columns[-1] - net @ (people @ member))
-        totals = self.terms.totals(*columns, self.terms.denominator, *apart)
+        everyone = self.terms.denominator, self.terms.counted
+        totals = self.terms.totals(*columns, *everyone, *apart)
         n = len(given)
         for j, (_, noise) in enumerate(given):
-            beyond = totals.covariance[n + 1 + j, n + 1 + j]
+            beyond = totals.covariance[n + 2 + j, n + 2 + j]
             totals.covariance[j, j] += noise * beyond
-        return [totals.ratio(j, n) for j in range(n)], totals.ratio(0, 1)
+        place = np.eye(len(totals.value))
+        each = [totals.per_person(place[j], *place[n : n + 2]) for j in range(n)]
+        return each, totals.ratio(0, 1)
 
 
 def _some(terms: RatioTerms, at: IntArray) -> RatioTerms:

@@ -325,8 +325,9 @@ class GainByScore:
         Mean prediction in each bin.
     numerator, denominator : array of shape (J,)
         :math:`N_j`, outcome units, and :math:`D_j`.
-    covariance : array of shape (2 J, 2 J)
-        Of all numerators, then all denominators.
+    covariance : array of shape (3 J, 3 J)
+        Of all numerators, all denominators, and denominators as they would vary if policies were
+        known.
     share : array of shape (J,)
         Of the training rows in each bin.
     sway, picked : array of shape (J,)
@@ -414,11 +415,13 @@ class GainByScore:
         share = np.diff(np.concatenate([[0.0], below, [1.0]]))
         apart = np.eye(J) - share[:, None]  # takes off each bin's share of the total
 
-        def binned(terms: RatioTerms) -> tuple[Array, Array, Array]:
-            totals = terms.by_bin(place, J)
+        def binned(
+            terms: RatioTerms, gain: Array, counted: Array
+        ) -> tuple[Array, Array, Array]:
+            totals = terms.by_bin(place, J, gain, terms.denominator, counted)
             covariance = totals.covariance.copy()
             covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
-            return totals.value[:J], totals.value[J:], covariance
+            return totals.value[:J], totals.value[J : 2 * J], covariance
 
         sway, picked = (
             np.bincount(place, terms.share * moved, J).astype(np.float64)
@@ -435,7 +438,7 @@ class GainByScore:
         record = cls(
             edges,
             center,
-            *binned(terms),
+            *binned(terms, terms.gain, terms.counted),
             share,
             sway,
             picked,
@@ -443,11 +446,15 @@ class GainByScore:
             Estimate(np.nan, np.nan),
             evaluation.relative(terms),
         )
-        numerator, denominator, covariance = binned(evaluation.where_it_shows(place, J))
-        shown = replace(
+        # Whoever counts, people who gain alike have no slope: that needs no known policy.
+        shown = evaluation.where_it_shows(place, J)
+        numerator, denominator, covariance = binned(
+            shown, shown.numerator, shown.denominator
+        )
+        measured = replace(
             record, numerator=numerator, denominator=denominator, covariance=covariance
         )
-        return replace(record, rise=shown.slope())
+        return replace(record, rise=measured.slope())
 
     def everyone(self) -> Estimate:
         """Return the average uplift of all people who were ranked, outcome units.
@@ -457,9 +464,8 @@ class GainByScore:
         Estimate
             Its interval is Fieller's.
         """
-        return self._totals(
-            np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1)
-        )
+        one = np.ones(len(self.share))
+        return self._ratio(one, one)
 
     def claim(
         self,
@@ -518,14 +524,17 @@ class GainByScore:
         if not spread > 0.0:
             return Estimate(np.nan, np.nan), np.zeros_like(D)
         weight = apart / spread
-        both = np.concatenate([weight, -N.sum() / D.sum() * weight])
+        theta = N.sum() / D.sum()
+        both = np.concatenate([weight, np.zeros_like(D), -theta * weight])
         variance = float(both @ self.covariance @ both)
         return Estimate(float(weight @ N), float(np.sqrt(max(variance, 0.0)))), weight
 
-    def _totals(self, weights: Array) -> Estimate:
-        """Return the ratio of two sums of all numerators and denominators, by weights (2, 2 J)."""
-        value = np.concatenate([self.numerator, self.denominator])
-        return Totals(value, self.covariance).combined(weights).ratio(0, 1)
+    def _ratio(self, gained: Array, counted: Array) -> Estimate:
+        """Return the ratio of sums of numerators and of denominators, by weights (J,) each."""
+        value = (self.numerator, self.denominator, self.denominator)
+        weights = np.kron(np.eye(3), np.ones(len(counted)))
+        weights *= np.concatenate([gained, counted, counted])
+        return Totals(np.concatenate(value), self.covariance).per_person(*weights)
 
     def bins(self, uplift: ArrayLike) -> IntArray:
         """Return the bin of each person, from 0 for the lowest predictions.
@@ -582,7 +591,6 @@ class GainByScore:
         count, h = self._treated(uplift, rule)
         if not count:
             return Estimate(np.nan, np.nan)
-        zero = np.zeros(len(self.share))
         top = h
         if len(h) > 1:
             # A part of a bin is as far from its average as its predictions are, times the slope
@@ -596,9 +604,7 @@ class GainByScore:
                 / count
             )
             top = h + (h @ self.denominator) * off * self._line(self.center)[1]
-        return self._totals(
-            np.array([np.concatenate([top, zero]), np.concatenate([zero, h])])
-        )
+        return self._ratio(top, h)
 
     def told(self, uplift: ArrayLike, rule: ArrayLike) -> float:
         """Return the share of the people treated for whom the policies differ enough to tell.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,28 +35,33 @@ class Sums(Additive):
     """Sums over the rows of each cell, of some columns and of their products.
 
     The first of the columns is 1 for every row. Rows that depend on each other are one draw: there
-    are sums of each draw in place of products.
+    are sums of each draw in place of products. A column may add up to more than what it varies by.
     """
 
     count: Array  # (C,) people
     first: Array  # (C, m + 1) of p v
     second: Array  # (C, m + 1, m + 1) of p^2 v v', 0 where rows are no draws
     units: Array  # (U, C, m + 1) of p v, of each draw; U is 0 where rows are draws
+    more: Array  # (m,) what totals are beyond the sums of what columns vary by
 
     @classmethod
     def of_rows(
         cls,
         cell: IntArray,
         share: Array,
-        values: Array,
+        columns: Iterable[Array],
         n_cells: int,
         unit: IntArray | None = None,
         people: Array | None = None,
     ) -> Sums:
-        """Add up columns (n, m) of rows that have shares p, and belong to the draws named.
+        """Add up columns of rows that have shares p, and belong to the draws named.
 
-        ``people`` (n,) says how many alike draws a row stands for, if it is more than one.
+        A column is (n,), or (2, n): what it varies by, and what it adds up to. ``people`` (n,) says
+        how many alike draws a row stands for, if it is more than one.
         """
+        both = [np.broadcast_to(c, (2, len(share))) for c in columns]
+        values = np.column_stack([varies for varies, _ in both])
+        more = np.array([share @ (adds - varies) for varies, adds in both])
         m = values.shape[1] + 1
         count = np.zeros(n_cells)
         if unit is not None:
@@ -64,7 +70,7 @@ class Sums(Additive):
             units = [np.bincount(at, v, MOST_UNITS * n_cells) for v in columns]
             count = np.bincount(cell, minlength=n_cells).astype(np.float64)
             each = np.stack(units, axis=1).astype(np.float64)
-            return cls.of_units(count, each.reshape(MOST_UNITS, n_cells, m))
+            return cls.of_units(count, each.reshape(MOST_UNITS, n_cells, m), more)
         first = np.zeros((n_cells, m))
         second = np.zeros((n_cells, m, m))
         for at in cell_positions(cell):
@@ -77,14 +83,14 @@ class Sums(Additive):
             else:
                 count[c] = people[at].sum()
                 second[c] = v.T @ (v / people[at, None])
-        return cls(count, first, second, np.zeros((0, n_cells, m)))
+        return cls(count, first, second, np.zeros((0, n_cells, m)), more)
 
     @classmethod
-    def of_units(cls, count: Array, units: Array) -> Sums:
+    def of_units(cls, count: Array, units: Array, more: Array) -> Sums:
         """Return sums of draws, with the rows of each cell."""
         m = units.shape[-1]
         nothing = np.zeros((units.shape[1], m, m))
-        return cls(count, units.sum(axis=0), nothing, units)
+        return cls(count, units.sum(axis=0), nothing, units, more)
 
     def totals(self) -> Totals:
         """Return the totals of the columns, and their covariance.
@@ -103,7 +109,7 @@ class Sums(Additive):
             apart = units[..., 1:] - units[..., :1] * mean
             off = np.einsum("ucm,c->um", apart, np.sqrt(times))
             spread = widening(int(n.min())) ** 2
-            return Totals(mean.sum(axis=0), spread * off.T @ off)
+            return Totals(mean.sum(axis=0) + self.more, spread * off.T @ off)
         n = self.count[counted]
         mean = self.first[counted, 1:]
         second = self.second[counted]
@@ -111,7 +117,8 @@ class Sums(Additive):
         both = np.einsum("ci,cj->cij", mean, mean) * second[:, :1, :1]
         off = second[:, 1:, 1:] - once - once.transpose(0, 2, 1) + both
         times = np.divide(n, n - 1.0, out=np.full(len(n), math.nan), where=n > 1.0)
-        return Totals(mean.sum(axis=0), np.einsum("c,cij->ij", times, off))
+        covariance = np.einsum("c,cij->ij", times, off)
+        return Totals(mean.sum(axis=0) + self.more, covariance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,78 +172,99 @@ class RatioTerms:
         """The same if those treated gain by 1 more or less than their equals would, shape (n,)."""
         return np.asarray(np.abs(self.reach) * self.met)
 
+    @property
+    def gain(self) -> Array:
+        """Numerators as columns of sums: what they vary by, and what they add up to, (2, n).
+
+        Treatment rows correct what outcome rows were told of the policies by fits to other rows,
+        and so do they correct whom these fits make count: the plain score varies by both.
+        """
+        return np.stack([self.plain, self.numerator])
+
+    @property
+    def counted(self) -> Array:
+        """Denominators that vary as if the policies were known, as such columns, (2, n)."""
+        return np.stack([self.aim, self.denominator])
+
     def totals(self, *columns: Array) -> Totals:
-        """Return the totals of columns (n,) or (n, m), and their covariance."""
-        values = np.column_stack(columns)
+        """Return the totals of columns (n,) or (2, n), and their covariance."""
         C = int(self.cell.max()) + 1
         return Sums.of_rows(
-            self.cell, self.share, values, C, self.unit, self.count
+            self.cell, self.share, columns, C, self.unit, self.count
         ).totals()
 
-    def by_bin(self, place: IntArray, n_bins: int) -> Totals:
-        """Return numerators of groups that have no row in common, then denominators."""
-        J = n_bins
+    def by_bin(self, place: IntArray, n_bins: int, *columns: Array) -> Totals:
+        """Return totals of columns in groups that have no row in common, column by column."""
+        J, k = n_bins, len(columns)
         C = int(self.cell.max()) + 1
+        both = [np.broadcast_to(c, (2, len(place))) for c in columns]
+        varies = [column for column, _ in both]
+        more = [np.bincount(place, self.share * (adds - v), J) for v, adds in both]
         if self.unit is not None:
             at = self.unit * C + self.cell
             size = (MOST_UNITS, C, -1)
             ones = np.bincount(at, self.share, MOST_UNITS * C).reshape(size)
             parts = (
                 np.bincount(at * J + place, self.share * v, MOST_UNITS * C * J)
-                for v in (self.numerator, self.denominator)
+                for v in varies
             )
             units = np.concatenate([ones, *(v.reshape(size) for v in parts)], axis=2)
             count = np.bincount(self.cell, minlength=C).astype(np.float64)
-            return Sums.of_units(count, units).totals()
-        values = np.column_stack([self.numerator, self.denominator])
+            return Sums.of_units(count, units, np.concatenate(more)).totals()
         bins = Sums.of_rows(
-            self.cell * J + place, self.share, values, C * J, None, self.count
+            self.cell * J + place, self.share, varies, C * J, None, self.count
         )
-        first = bins.first.reshape(C, J, 3)
-        second = bins.second.reshape(C, J, 3, 3)
-        products = np.zeros((C, 2 * J + 1, 2 * J + 1))  # those of two groups stay 0
-        at = np.arange(1, J + 1) + np.array([[0], [J]])
+        first = bins.first.reshape(C, J, k + 1)
+        second = bins.second.reshape(C, J, k + 1, k + 1)
+        products = np.zeros((C, k * J + 1, k * J + 1))  # those of two groups stay 0
+        at = np.arange(1, J + 1) + J * np.arange(k)[:, None]
         products[:, at[:, None], at[None]] = second[:, :, 1:, 1:].transpose(0, 2, 3, 1)
         products[:, 0, 0] = second[:, :, 0, 0].sum(axis=1)
         products[:, 0, 1:] = second[:, :, 0, 1:].transpose(0, 2, 1).reshape(C, -1)
         sums = first[:, :, 1:].transpose(0, 2, 1).reshape(C, -1)
         sums = np.column_stack([first[:, :, 0].sum(axis=1), sums])
-        nothing = np.zeros((0, C, 2 * J + 1))
+        nothing = np.zeros((0, C, k * J + 1))
         count = bins.count.reshape(C, J).sum(axis=1)
-        return Sums(count, sums, products, nothing).totals()
+        return Sums(count, sums, products, nothing, np.concatenate(more)).totals()
 
     def average(self) -> Estimate:
         """Return the average uplift of those whom the answer speaks for, outcome units."""
         return self.value(np.ones(len(self.share)))
 
-    def value(self, rule: Array) -> Estimate:
-        """Return the gain per person of treating by a rule (n,), over treating nobody."""
-        return self.totals(self.numerator * rule, self.denominator).ratio(0, 1)
+    def value(self, rule: Array, member: BoolArray | Array | float = 1.0) -> Estimate:
+        """Return the gain of treating by a rule (n,), over treating nobody, per person.
+
+        Or per member of a group, given as a mask or as shares of membership.
+        """
+        columns = self.gain * rule, self.denominator * member, self.counted * member
+        return self.totals(*columns).per_person(*np.eye(3))
 
     @property
     def due(self) -> Array:
-        """Numerator of what treatment has done to the mean outcome, shape (n,)."""
-        return self.exposed * self.numerator
+        """Numerators of what treatment has done to the mean outcome, as `gain`."""
+        return np.asarray(self.exposed * self.gain)
 
     def shifted(self, change: float) -> RatioTerms:
         """Return the terms of people who gain more by ``change`` each, outcome units."""
-        return replace(self, numerator=self.numerator + change * self.denominator)
+        return replace(
+            self,
+            numerator=self.numerator + change * self.denominator,
+            plain=self.plain + change * self.aim,
+        )
 
     def group(self, member: BoolArray | Array) -> Estimate:
         """Return the average uplift of a group, given as a mask or as shares of membership."""
-        return self.totals(self.numerator * member, self.denominator * member).ratio(
-            0, 1
-        )
+        return self.value(np.asarray(member), member)
 
 
 # Columns of `RatioTerms` whose totals make the relative effect.
-RELATIVE = ("numerator", "denominator", "aim", "seen", "due")
+RELATIVE = ("gain", "denominator", "aim", "seen", "due", "counted")
 
 
 def relative_effect(totals: Totals) -> Estimate | None:
     r"""Return the average uplift over the mean outcome without treatment, :math:`E[u] / E[Y_0]`.
 
-    ``totals`` are those of `RELATIVE`: N, D, :math:`E[\omega]`, Q and H. At features x let
+    ``totals`` are those of `RELATIVE`: N, D, :math:`E[\omega]`, Q, H and D again. At features x let
     :math:`\tilde e = \sum_k p_k e_k` be treated of all outcome rows together. What they would be
     without is what is seen of them, less what treatment did: with
     :math:`a_k = p_k - \tilde e c_k`, the weights of least variance that have
@@ -252,12 +280,14 @@ def relative_effect(totals: Totals) -> Estimate | None:
     :math:`N / (q D - H)`: linear in what is noisy, and Fieller's interval holds however little
     policies differ. None where the interval of the base does not lie above 0.
     """
-    D, counted, Q = totals.value[1:4]
+    N, D, counted, Q, H = totals.value[:5]
     if not (D > 0.0 and counted > 0.0):
         return None
     q = Q / counted
-    base = np.array([0.0, q, -q * D / counted, D / counted, -1.0])
-    both = totals.combined(np.array([np.eye(5)[0], base, np.eye(5)[1]]))
+    moved = np.array([0.0, 1.0, 0.0, 0.0, 0.0, -1.0]) / D  # see `Totals.per_person`
+    gain = np.eye(6)[0] + N * moved
+    base = np.array([0.0, q, -q * D / counted, D / counted, -1.0, 0.0]) - H * moved
+    both = totals.combined(np.array([gain, base, np.eye(6)[1]]))
     low, _ = both.ratio(1, 2).interval(0.95)
     return both.ratio(0, 1) if low > 0.0 else None
 
@@ -596,12 +626,13 @@ class EvaluationRows:
     def compliers(self) -> tuple[Estimate, Estimate]:
         """Return the average uplift of those treated in one population alone, and their share.
 
-        Where chance decided on the population and nobody is treated only where fewer are.
+        Where chance decided on the population and nobody is treated only where fewer are. People
+        count by the gap, so that no fit of the policies decides who counts.
         """
         terms = self.terms(self.gap)
-        total = terms.totals(terms.denominator)
-        error = float(np.sqrt(total.covariance[0, 0]))
-        return terms.average(), Estimate(float(total.value[0]), error)
+        total = terms.totals(terms.numerator, terms.denominator)
+        error = float(np.sqrt(total.covariance[1, 1]))
+        return total.ratio(0, 1), Estimate(float(total.value[1]), error)
 
     @property
     def arms(self) -> tuple[int, int]:
@@ -640,8 +671,8 @@ class EvaluationRows:
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance."""
         C = 2 * self.n_populations + 1
-        values = np.column_stack(columns)
-        sums = Sums.of_rows(self.cell, self.share, values, C, self.unit, self.count)
+        each = np.column_stack(columns).T
+        sums = Sums.of_rows(self.cell, self.share, each, C, self.unit, self.count)
         return sums.totals()
 
     def total_given_target(self, column: Array, reach: Array) -> tuple[float, float]:
