@@ -118,19 +118,19 @@ def test_the_covariance_adds_up_within_clusters(spans):
     values = rng.normal(size=(n, 3)) + rng.normal(size=(80, 3))[unit]
     share = rng.uniform(0.5, 1.5, n)
     share /= np.bincount(cell, share)[cell]
-    found = Sums.of_rows(cell, share, values, 4, unit).totals()
+    found = Sums.of_rows(cell, share, values.T, 4, unit).totals()
     np.testing.assert_allclose(
         found.covariance, slow_covariance(cell, share, values, unit), rtol=1e-10
     )
     # Draws of one row each are rows, but for Student's t.
-    alone = Sums.of_rows(cell, share, values, 4, np.arange(n)).totals()
-    rows = Sums.of_rows(cell, share, values, 4).totals()
+    alone = Sums.of_rows(cell, share, values.T, 4, np.arange(n)).totals()
+    rows = Sums.of_rows(cell, share, values.T, 4).totals()
     t = student.ppf(0.975, np.bincount(cell).min() - 1) / 1.959963984540054
     np.testing.assert_allclose(alone.covariance, t**2 * rows.covariance, rtol=1e-10)
     np.testing.assert_allclose(alone.value, rows.value, rtol=1e-12)
     # They may come in pieces.
     pieces = [
-        Sums.of_rows(cell[at], share[at], values[at], 4, unit[at])
+        Sums.of_rows(cell[at], share[at], values[at].T, 4, unit[at])
         for at in (slice(None, 100), slice(100, None))
     ]
     added = (pieces[0] + pieces[1]).totals()
