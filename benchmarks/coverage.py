@@ -6,8 +6,10 @@ Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/cover
 Designs and two sizes. In three of them rows are no independent people: customers have 4 or 20 rows
 each, with one treatment and an intra-class correlation of 0.7, or rows are counted. In one the
 policies are known, in another 100 people have both labels, in one treatments are doses. In one the
-outcome is a count of more variance than Poisson's, for the relative effect. Two treatments in four
-places are a study of their own (--arms, to benchmarks/results/arms.json): of fits, and evaluations
+outcome is a count of more variance than Poisson's, for the relative effect. In one an offer is made
+at random and taken up for a reason that the features do not show: the truth is the gain of the
+offer, and the mean effect on those who take it up because of it. Two treatments in four places are
+a study of their own (--arms, to benchmarks/results/arms.json): of fits, and evaluations
 on other rows. In each draw a fixed score, wrong in places as models are, is evaluated on fresh
 tables. The truth is that of the same score over 400,000 people, who count by the true policies.
 Finished draws are kept in a file, so that a run resumes where it stopped. A share s over n draws
@@ -317,6 +319,52 @@ def with_panel(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
     return SeparateLabels(**{c: np.concatenate(v) for c, v in parts.items()})
 
 
+def taken(X: Array, offered: Array | float) -> Array:
+    """Return the share who take it up: those whose reluctance lies below it."""
+    return np.asarray(expit(3.0 * np.asarray(offered) - 1.5 + 0.5 * X[:, 0]))
+
+
+def gained(taken_up: Array) -> Array:
+    """Return what people gain on average if this share takes it up, the least reluctant."""
+    return 0.15 * taken_up + 0.15 * taken_up**2
+
+
+def offers() -> SimulatedProblem:
+    """Return what an offer does: the reluctant respond more often anyway, and gain more."""
+
+    def chance(X: Array, offered: Array) -> Array:
+        return 0.25 + gained(taken(X, offered))
+
+    return SimulatedProblem(
+        normal(2),
+        {"A": lambda X: np.ones(len(X)), "B": lambda X: np.zeros(len(X))},
+        lambda X, offered, rng: (rng.random_sample(len(X)) < chance(X, offered)) * 1.0,
+        chance,
+    )
+
+
+def with_take_up(problem: SimulatedProblem, n: int, seed: int) -> SeparateLabels:
+    """Draw outcomes and who took it up, of people who were made the offer and of others."""
+    rng = Rng(seed)
+    parts: dict[str, list[Any]] = {}
+    for k in range(4):
+        name = "AB"[k % 2]
+        X = problem.features(n, rng)
+        reluctance = rng.random_sample(n)
+        took = reluctance < taken(X, problem.policies[name](X))
+        chance = 0.1 + 0.3 * reluctance + (0.15 + 0.3 * reluctance) * took
+        gone = np.full(n, np.nan)
+        columns = {
+            "X": X,
+            "y": (rng.random_sample(n) < chance) * 1.0 if k < 2 else gone,
+            "treatment": gone if k < 2 else took * 1.0,
+            "population": np.repeat(name, n),
+        }
+        for column, values in columns.items():
+            parts.setdefault(column, []).append(values)
+    return SeparateLabels(**{c: np.concatenate(v) for c, v in parts.items()})
+
+
 @dataclass(frozen=True)
 class Design:
     """A problem, the score that is evaluated, and how tables are drawn if not row by row."""
@@ -324,6 +372,7 @@ class Design:
     make: Callable[[], SimulatedProblem]
     score: Callable[[Array], Array]
     tables: Callable[[SimulatedProblem, int, int], SeparateLabels] | None = None
+    randomised: bool = False
 
     def draw(self, n: int, seed: int) -> SeparateLabels:
         """Return tables of about ``n`` rows or people each."""
@@ -355,6 +404,9 @@ DESIGNS = {
         close, lambda X: 0.4 + 0.4 * X[:, 0] + 0.1 * X[:, 2], with_panel
     ),
     "doses": Design(dosed, lambda X: 0.3 + 0.2 * X[:, 0] + 0.1 * X[:, 1], with_doses),
+    "offers": Design(
+        offers, lambda X: 0.3 - 0.1 * X[:, 0] + 0.1 * X[:, 1], with_take_up, True
+    ),
     "purchases": Design(purchases, lambda X: 0.5 + 0.2 * X[:, 0] + 0.1 * X[:, 2]),
     "counts": Design(coarse, lambda X: 0.1 + 0.08 * X[:, 1], counted),
 }
@@ -380,6 +432,8 @@ class Truth:
         self.average = float(self.gain[-1])
         base = problem.outcome_mean(X[order], np.zeros(len(X)))
         self.relative = self.average / float(people @ base)
+        took = [float(np.mean(taken(X, offered))) for offered in (0.0, 1.0)]
+        self.compliers = self.average / (took[1] - took[0])  # of offers
         rank = 1.0 - self.share + people / 2.0
         self.auuc = float((people * self.uplift) @ rank)
         self.qini = self.auuc - self.average / 2.0
@@ -420,6 +474,8 @@ def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
     relative = {}
     if found.relative is not None:  # outcomes are amounts, and the base is clear of 0
         relative["relative"] = one(found.relative, truth.relative)
+    if found.compliers is not None:
+        relative["compliers"] = one(found.compliers, truth.compliers)
     return relative | {
         "average": one(found.average, truth.average),
         "top share": one(found.rules["best 30%"], top),
@@ -463,7 +519,10 @@ def study(
                 continue
             design = DESIGNS[name]
             data = design.draw(n, seed)
-            found = evaluate_uplift(design.score, data, n_jobs=1, random_state=seed)
+            options = {"n_jobs": 1, "random_state": seed}
+            found = evaluate_uplift(
+                design.score, data, randomised=design.randomised, **options
+            )
             entries.append(record(found, truths[name]))
         if seed % SAVE_EVERY == SAVE_EVERY - 1 or seed == draws - 1:
             done = {
@@ -668,7 +727,7 @@ def main() -> None:
         "deciles",
         "uniform band",
     )
-    columns += ("relative", "bounded", "plain average")
+    columns += ("relative", "compliers", "bounded", "plain average")
     print(f"{'':26}", *(f"{name:>13}" for name in columns))
     for key, row in found.items():
         print(f"{key:26}", *(f"{row.get(name, math.nan):13.3f}" for name in columns))
