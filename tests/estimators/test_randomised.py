@@ -112,12 +112,13 @@ def someone(X):
 def test_the_gain_of_a_list_is_that_of_making_it_the_offer(drawn, model):
     """Those who never take it up gain nothing, and those who do in any case nothing more."""
     X = drawn[0].X
-    gain = model.gain_.gain(model.predict(X), np.ones(len(X)))
+    gain = model.gain_.gain(model.predict_gain(X), np.ones(len(X)))
     truth = len(X) * offer_gain(lambda X: 1.0)
     assert gain.covers(truth, 0.999)
     effect = len(X) * model.compliers_.value  # as if all of them took it up
     assert not gain.covers(effect, 0.999)
-    assert model.gain_.told(model.predict(X), np.ones(len(X))) == pytest.approx(1.0)
+    told = model.gain_.told(model.predict_gain(X), np.ones(len(X)))
+    assert told == pytest.approx(1.0)
     words = model.summary()
     assert "Gain of making the offer to everybody: +" in words
     assert "Average effect" not in words
@@ -235,3 +236,38 @@ def test_what_is_said_of_chance_must_be_yes_or_no(drawn):
             ask(drawn[0], randomised="yes")
     with pytest.raises(InputError, match="randomised must be True or False"):
         evaluate_uplift(lambda X: X[:, 0], drawn[0], randomised=1)
+
+
+def hardly_taken(n, seed):
+    """Those who gain most hardly take it up: an offer brings .4 times .05, or .1 times .9."""
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1.0, 1.0], size=4 * n)
+    population = np.tile(np.repeat(["held out", "offered"], n), 2)
+    share = np.where(x > 0, 0.05, 0.9) * (population == "offered")
+    taken = rng.random(4 * n) < share
+    y = (rng.random(4 * n) < 0.3 + np.where(x > 0, 0.4, 0.1) * taken) * 1.0
+    is_outcome = np.arange(4 * n) < 2 * n
+    y, taken = np.where(is_outcome, y, np.nan), np.where(is_outcome, np.nan, taken)
+    return SeparateLabels(x[:, None], y, taken, population)
+
+
+def test_people_are_ranked_by_what_the_offer_brings():
+    data, others = hardly_taken(8000, 0), hardly_taken(8000, 1)
+    model = Uplift(randomised=True, random_state=0).fit(data)
+    assert [model.populations_[k] for k in model.offer_] == ["held out", "offered"]
+    people = np.array([[-1.0], [1.0]])
+    takes, gains = model.predict_take_up(people), model.predict_gain(people)
+    np.testing.assert_allclose(takes, [0.9, 0.05], atol=0.02)
+    np.testing.assert_allclose(gains, model.predict(people) * takes)
+    assert gains[0] > gains[1]
+    best = np.asarray(data.X)[:, 0] < 0
+    rules = {"best": ("share", 0.4)}
+    held_out = evaluate_uplift(model, others, rules=rules, random_state=1)
+    crossed = cross_evaluate(model, data, rules=rules, random_state=1)
+    for gain in (
+        model.gain_.average(model.predict_gain(data.X), best),
+        held_out.rules["best"].times(1.0 / 0.4),
+        crossed.rules["best"].times(1.0 / 0.4),
+    ):
+        assert gain.covers(0.09, 0.999)
+        assert gain.interval(0.999)[0] > 0.02  # what offers to the others bring

@@ -275,7 +275,7 @@ def _write_list(
 
     The best come first or, of several treatments, people as they are in the table.
     """
-    uplift = model.predict(people)
+    uplift = model.predict_gain(people)
     columns = {name: kept.column(name) for name in kept.column_names}
     columns = columns or {"row": np.arange(len(uplift))}
     if isinstance(model, ArmUplift):

@@ -406,10 +406,13 @@ def _score_pieces(
         if not len(frame):
             continue
         people = _without_infinite(select_columns(frame, names, title=repr(str(table))))
-        uplift = model.predict(people)
+        uplift = model.predict_gain(people)
         low = high = None
         with suppress(InputError):  # some estimators do not know
             low, high = model.predict_interval(people)
+        if low is not None and getattr(model, "randomised", False):
+            taken = model.predict_take_up(people)
+            low, high = low * taken, high * taken
         gaps = [
             column.is_null(nan_is_null=True).to_numpy() for column in people.columns
         ]
@@ -512,10 +515,6 @@ def _show_gain(
         measured = (
             "It is what those of them gain who take it up because of the offer, as measured "
             "between those who were made it and those who were not."
-        )
-        column = (
-            "Their column uplift is the effect on a person who takes it up because of the offer, "
-            "for the order of people."
         )
     out.print(
         f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"

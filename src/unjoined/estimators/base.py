@@ -553,6 +553,24 @@ class UpliftEstimator(BaseEstimator, ABC):
         matrix = self._check_features(X, reset=False, fewest=0)
         return self._predict_rows(matrix) if len(matrix) else np.empty(0)
 
+    def predict_gain(self, X: MatrixLike) -> Array:
+        """Return what deciding for each row gains, which is what lists are ordered by.
+
+        That is the uplift. Of an offer that people take up or not (``randomised``), it is the
+        uplift times the share who take it up because of it: costs are those of the offer.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            As in ``predict``.
+
+        Returns
+        -------
+        array of shape (n,)
+            In the units of the outcome.
+        """
+        return self.predict(X)
+
     @abstractmethod
     def _predict_rows(self, matrix: Array) -> Array:
         """Return the uplift at checked rows, in outcome units."""

@@ -123,7 +123,8 @@ class Uplift(UpliftEstimator):
         Whether chance decided who is in which population, as with an offer that some were made
         and others not. People may take it up for any reason then: uplift is that of those who do
         because of the offer. "auto" is "mean", as outcomes with and without treatment are those
-        of different people; ``compliers_`` is the average, and ``gain_`` that of making the offer.
+        of different people; ``compliers_`` is the average. ``predict_gain`` is what the offer
+        brings, by which people are ranked, and ``gain_`` what it brings to any list.
     categorical_features : sequence of str or int, default=()
         Names or positions of columns whose numbers are codes of categories. Each is one block of
         indicators with one scale; a code that ``fit`` has not seen counts as average.
@@ -163,6 +164,8 @@ class Uplift(UpliftEstimator):
     sampled_rows_ : int or None
         Rows of the sample that averages and gains were measured on, of a fit from chunks; None if
         on all.
+    offer_ : tuple of int or None
+        With ``randomised``, the places in ``populations_`` of those who took it up least and most.
     dose_weights_ : array of shape (m, 3)
         Of doses only: how much each range of them, from and to, counts in the average effect of
         one unit. Weights add up to 1; negative ones say that doses cross. Empty where only mean
@@ -248,6 +251,7 @@ class Uplift(UpliftEstimator):
     heterogeneity_: Estimate
     compliers_: Estimate
     complier_share_: Estimate
+    offer_: tuple[int, int] | None
     dose_weights_: Array
     effect_range_: Array
     effect_features_: Array
@@ -441,11 +445,15 @@ class Uplift(UpliftEstimator):
         # Those who take an offer up are not those who do not: no base is theirs.
         self.relative_effect_ = None if self.randomised else record.relative
         self.heterogeneity_ = record.rise
+        self.offer_ = None
         if self.randomised:  # nobody can be treated; people can be made the offer
             self.compliers_, self.complier_share_ = evaluation.compliers()
-            offer = evaluation.offered(evaluation.arms)
-            ranked = evaluation.effect, self._predict_rows(X), weight, noise
-            self.gain_ = GainByScore.of_rows(offer, *ranked)
+            self.offer_ = evaluation.arms
+            offer = evaluation.offered(self.offer_)
+            predicted = self._predict_rows(X) * self._take_up(X)
+            self.gain_ = GainByScore.of_rows(
+                offer, offer.effect, predicted, weight, noise
+            )
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
@@ -506,6 +514,34 @@ class Uplift(UpliftEstimator):
             base = dose * (offset + untreated)
             return base + (treated - untreated), base
         return offset + treated, offset + untreated
+
+    def predict_gain(self, X: MatrixLike) -> Array:  # noqa: D102
+        if self.offer_ is None:
+            return self.predict(X)
+        return np.asarray(self.predict(X) * self.predict_take_up(X))
+
+    def predict_take_up(self, X: MatrixLike) -> Array:
+        """Return the share who take an offer up because of it, at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            From 0 to 1; 1 without ``randomised``, as deciding to treat treats.
+        """
+        matrix = self._check_features(X, reset=False, fewest=0)
+        return self._take_up(matrix) if len(matrix) else np.empty(0)
+
+    def _take_up(self, matrix: Array) -> Array:
+        if self.offer_ is None:
+            return np.ones(len(matrix))
+        low, high = self.offer_
+        policies = self._likelihood.propensities(matrix)
+        return np.maximum(policies[:, high] - policies[:, low], 0.0)
 
     def predict_policies(self, X: MatrixLike) -> Array:
         """Return each population's estimated probability of treatment at each row.

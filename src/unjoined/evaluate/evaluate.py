@@ -49,6 +49,7 @@ from unjoined.evaluate.tables import (
     RowsInMemory,
     Rules,
     is_source,
+    ranked_by,
     warn_of_own_rows,
     was_fitted_to,
 )
@@ -744,7 +745,8 @@ def cross_evaluate(
     rows = held.evaluated(crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=2)
     few = np.sort(rng.permutation(len(held.rows))[:COMPARED_ROWS])
     if own and crossfit is not None:
-        columns[:, 0], fold = rows.effect, rows.fold
+        ranked = rows.offered(rows.arms) if chance else rows
+        columns[:, 0], fold = ranked.effect, rows.fold
         compared = crossfit.models.scores(crossfit.rows.X[few])
     else:
         fold = _deal(held, len(rows.cell), n_folds, rng)
@@ -905,13 +907,13 @@ def out_of_fold_scores(
     for j in range(compared.shape[1]):
         train = np.ones(data.n_rows, dtype=np.bool_)
         train[at[fold[:n] == j]] = False
-        model = clone(estimator).fit(**data.take(train))
+        scores = ranked_by(clone(estimator).fit(**data.take(train)))
         inside = np.flatnonzero(fold[:n] == j)
-        score[inside] = model.predict(take_rows(data.X, at[inside]))
+        score[inside] = scores(take_rows(data.X, at[inside]))
         asked = np.flatnonzero(fold[n:] == j)
         if people is not None and len(asked):
-            score[n + asked] = model.predict(take_rows(people, asked))
-        compared[:, j] = model.predict(take_rows(data.X, at[few]))
+            score[n + asked] = scores(take_rows(people, asked))
+        compared[:, j] = scores(take_rows(data.X, at[few]))
     return check_vector("the model's predictions", score), compared
 
 
@@ -1034,7 +1036,7 @@ def record_gain(
             "ignore"
         )  # the fit to all rows has said what there is to say
         score, compared = out_of_fold_scores(model, tables, fold, few)
-        predicted = model.predict(take_rows(tables.data.X, tables.used))
+        predicted = ranked_by(model)(take_rows(tables.data.X, tables.used))
     noise = ranking_noise(compared)
     gain = GainByScore.of_rows(
         evaluation, score, predicted, tables.rows.people_weight, noise

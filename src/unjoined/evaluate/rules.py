@@ -682,7 +682,7 @@ def _rows(
         one.computed(Asked({"": models[name]}, {}, in_pieces=False).columns)[:, 0]
         for one, name in zip(held, treatments, strict=True)
     ]
-    return held[0], rows, reach[:, None] * np.column_stack(scores)
+    return held[0], rows, np.column_stack(scores)
 
 
 def _effect_without(j: int, crossfit: CrossFit, X: Array) -> Array:

@@ -557,7 +557,8 @@ class GainByScore:
         Parameters
         ----------
         uplift : array-like of shape (n,)
-            Predictions of the model for the people of the list, outcome units.
+            Predictions of the model for the people of the list, outcome units; of an offer that
+            is taken up or not those of ``predict_gain``.
         rule : array-like of shape (n,)
             Probability that each of them is treated, or whether.
 

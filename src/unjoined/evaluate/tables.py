@@ -104,6 +104,11 @@ def warn_of_own_rows(models: Iterable[Any], data: Any, *, stacklevel: int) -> No
         )
 
 
+def ranked_by(model: Any) -> Any:
+    """Return what orders people: what deciding for them gains, predictions, or what was given."""
+    return getattr(model, "predict_gain", getattr(model, "predict", model))
+
+
 def _check_scores(name: str, values: Array) -> Array:
     if np.abs(values).max(initial=0.0) > LARGEST:
         raise InputError(
@@ -128,7 +133,7 @@ class Asked:
         self.columns: list[Computed] = []
         for name, model in models.items():
             title = "the score" if len(models) == 1 else f"the score of {name}"
-            given = getattr(model, "predict", model)
+            given = ranked_by(model)
             if in_pieces and not callable(given):
                 raise InputError(
                     "tables that are read in pieces need a model or a function of the features, "

@@ -30,7 +30,7 @@ from unjoined.evaluate.estimate import UNKNOWN
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.evaluate.planner import plan_study
 from unjoined.evaluate.regions import NamedFeatures, tree_conditions
-from unjoined.evaluate.tables import cross_fit, was_fitted_to
+from unjoined.evaluate.tables import cross_fit, ranked_by, was_fitted_to
 from unjoined.report.drivers import FEWEST, People, find_drivers
 from unjoined.targeting import (
     TreeRule,
@@ -267,7 +267,7 @@ class Facts:
             )
         evaluate = evaluate_uplift if held_out else cross_evaluate
         evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
-        self.uplift = model.predict(self.people.X)
+        self.uplift = ranked_by(model)(self.people.X)
         self.record = getattr(model, "gain_", None)
         bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
         if self.record is not None and bounded and not held_out:
