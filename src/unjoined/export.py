@@ -57,6 +57,7 @@ HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
 ROWS_HELD = (
     "-- It holds the features of {} people of the fit, as centres of its functions.\n"
 )
+OF_TAKERS = "-- It is that of those who take the offer up because of it, not what the offer brings.\n"
 
 
 def export_sql(
@@ -149,6 +150,8 @@ def export_sql(
             f"{_number(w)} * ({wave})" for w, wave in zip(weight, waves, strict=True)
         ]
     text = HEADING.format(type(model).__name__)
+    if getattr(model, "offer_", None) is not None:
+        text += OF_TAKERS
     if n := rows_held(model):
         text += ROWS_HELD.format(n)
     text += query.finished(_sum(uplift))

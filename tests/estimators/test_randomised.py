@@ -1,6 +1,7 @@
 """An offer made at random and taken up by choice: the effect on those who do because of it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -13,6 +14,7 @@ from unjoined.evaluate import (
     evaluate_uplift,
     plan_study,
 )
+from unjoined.export import export_sql
 
 
 def offered(n=3000, seed=0, arms=2):
@@ -248,18 +250,19 @@ def hardly_taken(n, seed):
     y = (rng.random(4 * n) < 0.3 + np.where(x > 0, 0.4, 0.1) * taken) * 1.0
     is_outcome = np.arange(4 * n) < 2 * n
     y, taken = np.where(is_outcome, y, np.nan), np.where(is_outcome, np.nan, taken)
-    return SeparateLabels(x[:, None], y, taken, population)
+    return SeparateLabels(pd.DataFrame({"x": x}), y, taken, population)
 
 
 def test_people_are_ranked_by_what_the_offer_brings():
     data, others = hardly_taken(8000, 0), hardly_taken(8000, 1)
     model = Uplift(randomised=True, random_state=0).fit(data)
     assert [model.populations_[k] for k in model.offer_] == ["held out", "offered"]
-    people = np.array([[-1.0], [1.0]])
+    people = pd.DataFrame({"x": [-1.0, 1.0]})
     takes, gains = model.predict_take_up(people), model.predict_gain(people)
     np.testing.assert_allclose(takes, [0.9, 0.05], atol=0.02)
     np.testing.assert_allclose(gains, model.predict(people) * takes)
     assert gains[0] > gains[1]
+    assert "not what the offer brings" in export_sql(model)
     best = np.asarray(data.X)[:, 0] < 0
     rules = {"best": ("share", 0.4)}
     held_out = evaluate_uplift(model, others, rules=rules, random_state=1)
