@@ -1,6 +1,7 @@
 """Documents say what is true: their examples run, their lists and numbers are the real ones."""
 
 import ast
+import importlib
 import json
 import re
 import runpy
@@ -13,10 +14,17 @@ from pathlib import Path
 import pytest
 
 import unjoined
+from unjoined.cli.entry import main
 from unjoined.data.raw import write_raw_files
+from unjoined.errors import ANCHORS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+OTHERS = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *(ROOT / f"{folder}/README.md" for folder in ("tests", "studies", "studies/paper")),
+]
 SOURCES = sorted((ROOT / "src" / "unjoined").rglob("*.py"))
 
 
@@ -54,7 +62,7 @@ def test_examples_of_a_page_run_in_order(page, files, here):
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in (*PAGES, ROOT / "CONTRIBUTING.md"):
+    for page in (*PAGES, *OTHERS):
         for target in re.findall(
             r"\]\(([\w./-]+\.(?:md|png|cff))(?:#[^)]*)?\)", page.read_text()
         ):
@@ -64,9 +72,9 @@ def test_links_between_pages_lead_somewhere():
 def test_files_that_pages_name_exist():
     named = [
         (page.name, path)
-        for page in (*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md")
+        for page in (*PAGES, *OTHERS)
         for path in re.findall(
-            r"\b(?:tests|tools|benchmarks|docs|studies)/[\w./-]+\.(?:py|json)\b",
+            r"\b(?:tests|tools|benchmarks|docs|studies)/[\w./-]+\.(?:py|json|md)\b",
             page.read_text("utf-8"),
         )
     ]
@@ -172,8 +180,12 @@ def test_tests_import_no_private_name_and_patch_little():
 
 def test_messages_of_the_page_of_messages_are_those_of_the_code():
     page = (ROOT / "docs" / "guide" / "errors.md").read_text()
-    quoted = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
-    nodes = [node for path in SOURCES for node in ast.walk(parsed(path))]
+    anchored = dict(re.findall(r"^\(([\w-]+)\)=\n### `([^`]+)`$", page, flags=re.M))
+    quoted = re.findall(r"^### `([^`]+)`$", page, flags=re.M)
+    assert list(anchored.values()) == quoted
+    assert ANCHORS.items() <= {words: at for at, words in anchored.items()}.items()
+    sources = (path for path in SOURCES if path.name != "errors.py")
+    nodes = [node for path in sources for node in ast.walk(parsed(path))]
     texts = [
         n.value
         for n in nodes
@@ -181,6 +193,32 @@ def test_messages_of_the_page_of_messages_are_those_of_the_code():
     ]
     assert len(quoted) > 15
     assert [words for words in quoted if not any(words in text for text in texts)] == []
+
+
+def test_a_message_names_the_place_that_says_more(capsys):
+    tables = "--outcomes no.csv --treatments no.csv --population region"
+    with pytest.raises(SystemExit):
+        main(f"check {tables} --outcome y --treatment t".split())
+    assert capsys.readouterr().err.endswith(" More: guide/errors.html#no-file\n")
+
+
+def test_every_page_begins_with_a_sentence_that_the_list_of_pages_can_show(monkeypatch):
+    """It says what the page answers, without markup, for llms.txt of the built documentation."""
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    opening = importlib.import_module("prose").opening
+    for page in (*PAGES, *(ROOT / "docs").glob("*.md")):
+        title, sentence = opening(page.read_text("utf-8"))
+        assert title, page
+        assert 3 < len(sentence.split()) < 50, (page, sentence)
+        assert sentence[-1] in ".?!", (page, sentence)
+
+
+def test_the_documentation_is_short_enough_to_read():
+    """Without the page of the paper, which is generated."""
+    pages = [*PAGES[1:], *(ROOT / "docs").glob("*.md")]
+    assert len(pages) <= 22
+    words = sum(len(p.read_text("utf-8").split()) for p in pages if p.stem != "paper")
+    assert words <= 20_000
 
 
 def test_every_page_of_the_guide_has_a_place_in_the_order_but_once():

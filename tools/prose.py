@@ -21,6 +21,13 @@ ODD = {
     r"\b(?:is|are) to be (?:set|done|had)\b": "you set, you do, you get",
     r"\bif told so\b": "if you ask for it",
     r"\btheir being\b": "that they are",
+    r"\btells? (?:the )?(?:uplift|average)\b": "identifies",
+    r"\bhad a say\b": "counted",
+    r"\btold apart\b(?! at)": "called different",
+    r"\b(?:law|laws) of (?:the )?(?:outcomes?|features|x)\b": "distribution",
+    r"\bspeaks? for\b": "is about",
+    r"\bmend(?:s|ed|ing)?\b": "correct",
+    r"\blevelled\b": "balanced",
 }
 
 
@@ -48,6 +55,22 @@ def sentences(page: Path) -> list[list[str]]:
         for part in block
         if (words := re.findall(r"[\w'-]+", part))
     ]
+
+
+def opening(text: str) -> tuple[str, str]:
+    """Return the title of a page and its first sentence, which is its answer."""
+    title = re.search(r"^# (.+)$", text, flags=re.M)
+    begin = re.sub(r"\(\S+\)=\n", "", text[title.end() if title else 0 :])
+    blocks = (block.strip() for block in re.split(r"\n\s*\n", begin))
+    first = next(block for block in blocks if re.match(r"[\w`*[]", block))
+    plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
+    sentence = re.match(r".*?[.?!](?=\*{0,2}(?:\s|$))", plain)
+    return title[1] if title else "", (sentence[0] if sentence else plain).strip("*")
+
+
+def quoted(text: str) -> list[str]:
+    """Return the names that stand in backquotes, in their order."""
+    return re.findall(r"`([\w.]+)`", text)
 
 
 def syllables(word: str) -> int:
@@ -95,7 +118,7 @@ def main() -> int:
 
 def oddities(page: Path) -> list[tuple[str, str]]:
     """Return turns of phrase that read like a translation, each with what to say instead."""
-    text = " ".join(page.read_text("utf-8").split())
+    text = re.sub(r"`[^`]*`", "x", " ".join(page.read_text("utf-8").split()))
     return [
         (m[0], better) for odd, better in ODD.items() for m in re.finditer(odd, text)
     ]

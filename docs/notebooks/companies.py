@@ -104,5 +104,5 @@ for name, uplift in (
     print(f"{name}: {qini(uplift, new.uplift, normalize=True).value:.2f} of the oracle")
 
 # %% [markdown]
-# Sums are data about people and go under a contract: [sums across organisations](../guide/across-organisations.md). Read it before you
+# Sums are data about people and go under a contract: [rows that may not leave](../guide/sums.md). Read it before you
 # send any.

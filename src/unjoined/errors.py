@@ -35,6 +35,45 @@ SECRETS = re.compile(
 )
 
 
+# Words of messages that the page guide/errors of the documentation says more about, and where.
+PAGE = "guide/errors.html"
+ANCHORS = {
+    "there is no file": "no-file",
+    "has no column": "no-column",
+    "once for each population, as NAME=FILE": "two-populations",
+    "exists. Add --force to replace it": "file-exists",
+    "Install it with: pip install": "extra",
+    "treatments must be 0/1, ": "treatment-words",
+    "none is dropped in silence": "label-missing",
+    "where nothing varies ": "nothing-varies",
+    "takes one label a row, and no policy.": "one-label",
+    "is used, and that both are known together is thrown away.": "both-labels",
+    "taken for missing values.": "missing-values",
+    "nobody can tell whether": "ambiguous",
+    "goes up and down without order, as with codes": "codes",
+    "policies can hardly be told apart": "policies-alike",
+    "the model was fitted to no such values": "new-values",
+    "most rows lie beyond nearly all rows that the model was fitted to": "beyond",
+    "there is not enough memory": "memory",
+    "needs all rows in memory, and these are streamed.": "streamed",
+    "changed since the checkpoint was written": "checkpoint",
+    "the policy gap was too small at": "ratio",
+    "few rows resemble the": "few-rows",
+    "or pass min_gap if you know that it is above 0.": "gap-bound",
+}
+
+
+def more_about(message: str) -> str:
+    """Return where the documentation says more about a message, or nothing.
+
+    >>> more_about("there is no file 'a.csv'. Check the path.")
+    ' More: guide/errors.html#no-file'
+    """
+    found = (anchor for words, anchor in ANCHORS.items() if words in message)
+    anchor = next(found, None)
+    return f" More: {PAGE}#{anchor}" if anchor else ""
+
+
 def mask_secrets(text: str) -> str:
     """Return a text with the passwords in its addresses and queries left out.
 

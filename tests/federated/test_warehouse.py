@@ -545,7 +545,8 @@ def test_the_commands_of_the_pages_run_and_agree_with_the_rows(tables, here):
         for i, query in enumerate(Path(file).read_text().split(";\n")[:-1]):
             connection.sql(query).write_csv(f"{name}_{i}.csv")
 
-    plan, write, read, fit = commands("warehouse.md", "plan", "aggregate", "fit")
+    wanted = commands("sums.md", "plan", "aggregate", "fit")[4:]  # after those of files
+    plan, write, read, fit, count, fit_counts = wanted
     run(plan)
     run(write)
     answer("queries.sql", "result")
@@ -557,10 +558,9 @@ def test_the_commands_of_the_pages_run_and_agree_with_the_rows(tables, here):
     assert_allclose(
         load_model("model.skops").predict(grid), model.predict(grid), atol=1e-8
     )
-    write, fit = commands("clean-room.md", "aggregate", "fit")
-    run([*write, "--min-count", "2"])
+    run([*count, "--min-count", "2"])
     answer("cells.sql", "cells")
-    run([*fit, "--force"])
+    run([*fit_counts, "--force"])
 
 
 def test_from_a_plan_to_a_model_by_way_of_a_warehouse(tables, tmp_path, capsys):

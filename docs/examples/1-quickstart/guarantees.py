@@ -1,7 +1,7 @@
 """How loose the error bound is: bound and error on a problem where both are known.
 
 Run: python docs/examples/1-quickstart/guarantees.py [FOLDER]; writes guarantees.png there and
-prints the numbers of docs/guide/guarantees.md.
+prints the numbers of docs/guide/methods.md.
 """
 
 import math

@@ -141,7 +141,7 @@ def main(folder: Path) -> Path:
     draw(figure.add_subplot(), rows)
     path = folder / "which_estimator.png"
     figure.savefig(path, dpi=150)
-    print("\n".join([*mean_table(rows), "", *detailed_table(rows, SHOWN)]))
+    print("\n".join([*detailed_table(rows, SHOWN), "", *mean_table(rows)]))
     return path
 
 

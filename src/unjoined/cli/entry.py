@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any, TextIO
 
 from unjoined._support import import_extra
-from unjoined.errors import UnjoinedError, UnjoinedWarning
+from unjoined.errors import UnjoinedError, UnjoinedWarning, more_about
 
 UNREAD, MISTAKE, INTERRUPTED = 1, 2, 130  # the last is what shells report for Ctrl-C
 
@@ -133,7 +133,7 @@ def _tell(message: str) -> None:
     """Print one line on stderr, with what a terminal would obey escaped."""
     from unjoined._validation import printable  # brings numpy, which help does without
 
-    print(f"unjoined: {printable(message)}", file=sys.stderr)
+    print(f"unjoined: {printable(message)}{more_about(message)}", file=sys.stderr)
 
 
 def _show_warning(

@@ -42,7 +42,7 @@ class ErrorBound:
         \text{bound} = \frac{\text{empirical} + \text{complexity} + \text{deviation}
         + \text{critic\_error}}{W^2}
 
-    All terms are in squared outcome units; the proof is in the guide, ``guarantees.md``.
+    All terms are in squared outcome units; the proof is in ``studies/paper/README.md``.
 
     Attributes
     ----------
