@@ -144,6 +144,7 @@ docs: $(VENV)/.docs
 	$(BIN)/python tools/prose.py
 	$(BIN)/python tools/notebooks.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
+	@test -s build/docs/llms.txt && test -s build/docs/guide/start.md
 	@echo "open build/docs/index.html"
 
 files: $(BIN)/python
@@ -153,7 +154,7 @@ walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py
 
 # In an environment of its own: what is tried out is what was packed.
-# Kills, fuzzers, load and faults; an hour on two cores. docs/reliability.md quotes the results.
+# Kills, fuzzers, load and faults; an hour on two cores. tests/README.md quotes the results.
 reliability: kills fuzz load
 
 kills: $(VENV)/.test

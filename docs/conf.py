@@ -106,7 +106,9 @@ def _name_table(module: str, names: list[str], link: str) -> str:
     """Return public names with the first line of each docstring."""
     rows = ["| name | what |", "|---|---|"]
     for name in names:
-        first = (inspect.getdoc(getattr(import_module(module), name)) or "").split("\n")[0]
+        first = (inspect.getdoc(getattr(import_module(module), name)) or "").split(
+            "\n"
+        )[0]
         first = re.sub(":math:`(.*?)`", r"$\1$", first).replace("``", "`")
         rows.append(f"| {link.format(name=name, module=module)} | {first} |")
     return "\n".join(rows)
@@ -129,7 +131,7 @@ def _read(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _write_twins(app: Sphinx, error: Exception | None) -> None:
-    """Put each page as Markdown beside its HTML, and list them in llms.txt, for programs that read."""
+    """Put each page as Markdown beside its HTML, and list all in llms.txt, for programs."""
     if error:
         return
     lines = []
@@ -139,7 +141,9 @@ def _write_twins(app: Sphinx, error: Exception | None) -> None:
             continue
         text = complete(page, source.read_text("utf-8"), "`{name}`")
         twin = Path(app.outdir) / f"{page}.md"
-        twin.write_text(re.sub(r"(\]\((?:\.\./)*)images/", r"\1_images/", text), "utf-8")
+        twin.write_text(
+            re.sub(r"(\]\((?:\.\./)*)images/", r"\1_images/", text), "utf-8"
+        )
         title, sentence = prose.opening(text)
         lines.append(f"- [{title}]({page}.md): {sentence}")
     title, sentence = prose.opening((HERE / "index.md").read_text("utf-8"))
@@ -151,7 +155,7 @@ write_reference()
 
 
 def setup(app: Sphinx) -> None:
-    """Complete pages by the code, write their twins, and show formulas as MathML, as browsers do."""
+    """Complete pages by the code, write their twins, and show formulas as MathML."""
     app.connect("source-read", _read)
     app.connect("build-finished", _write_twins)
     app.add_html_math_renderer(
