@@ -57,7 +57,9 @@ HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
 ROWS_HELD = (
     "-- It holds the features of {} people of the fit, as centres of its functions.\n"
 )
-OF_TAKERS = "-- It is that of those who take the offer up because of it, not what the offer brings.\n"
+OF_TAKERS = (
+    "-- It is the effect on those who take the offer up, not what the offer brings.\n"
+)
 
 
 def export_sql(

@@ -62,6 +62,16 @@ def test_lines_that_end_in_two_ways_are_read(tmp_path, first, second, quote):
     assert [y for chunk in source.chunks() for y in chunk.label] == found["age"]
 
 
+def test_a_header_without_rows_is_an_empty_table(tmp_path):
+    header, rows = tmp_path / "header.csv", tmp_path / "rows.csv"
+    header.write_text("age,mailed\n")
+    rows.write_text("age,mailed\n40,1\n50,0\n")
+    assert read_table(header).num_rows == 0
+    both = {"west": rows, "east": header}
+    with pytest.raises(TableError, match="population 'east' is empty"):
+        SeparateLabels.from_tables(both, both, outcome="mailed", treatment="mailed")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

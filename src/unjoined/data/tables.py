@@ -385,7 +385,7 @@ def _joined(
             arrow.array([], arrow.null() if n not in text else arrow.string())
             for n in names
         ]
-        return reader.typed(arrow.table(nothing, names=names), text)
+        return arrow.table(nothing, names=names)
     fields, mixed = [], []
     for at, name in enumerate(names):
         found = {p.column(at).type for p in pieces if p.column(at).null_count < len(p)}
