@@ -556,6 +556,7 @@ def test_a_near_start_needs_few_passes_to_the_same_scales(name):
         start.scales,
         n_steps=2,
         near=True,
+        dear=True,
         tol=0.5,
     )
     assert len(count) <= 6

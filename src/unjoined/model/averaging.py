@@ -41,6 +41,7 @@ from unjoined.model.families import (
     with_noise,
 )
 from unjoined.model.newton import (
+    DEAR,
     AdditiveFit,
     AdditiveRows,
     Parts,
@@ -84,6 +85,7 @@ MOST_TRIED = 2  # forms that are fitted to more rows than choose
 OVER_ALL: Any = {
     "n_steps": 2,
     "near": True,
+    "dear": True,
     "tol": 0.5,
 }  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
@@ -169,11 +171,12 @@ class Chooser:
         data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
         pass_over = pass_in_memory(data, inner, n_jobs)
         start = np.zeros(len(parts.block))
+        options: Any = {"dear": len(at) > DEAR * len(start), "tol": tol}
         if simpler is None:
             start[0] = self.family.intercept(
                 float(np.average(rows.y, weights=rows.weight))
             )
-            fit = fit_additive(pass_over, inner, self.family, start, tol=tol)
+            fit = fit_additive(pass_over, inner, self.family, start, **options)
         else:
             k = len(simpler.parts.base)
             p = len(parts.base)
@@ -191,7 +194,7 @@ class Chooser:
                 start,
                 scales,
                 n_steps=self.more_steps,
-                tol=tol,
+                **options,
             )
         return replace(fit, parts=parts)
 

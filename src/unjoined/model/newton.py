@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpotrs, dtrtri
@@ -36,6 +36,7 @@ SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
 LEAST, MOST = 1e-7, 10.0  # squared scales of groups
 N_STEPS = 25  # with new scales after each, at most
 MOST_UPDATES = 10  # of scales between two passes
+DEAR = 10  # rows for each coefficient, above which a pass costs more than these
 SETTLED = 0.02  # change of the logarithm of a group's scale that is none
 UNSCALED = 2  # the first steps, which leave the scales alone
 MOST_STEPS = 50  # with the scales fixed, at the end
@@ -323,14 +324,15 @@ def fit_steps(
     *,
     n_steps: int = N_STEPS,
     near: bool = False,
+    dear: bool = False,
     tol: float = TOL,
 ) -> Steps:
     """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
 
     A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
-    it is halved. Who drives the steps makes the passes, wherever the rows are. ``near`` says that
-    the start is a fit to a sample of the rows: scales are then updated from the first step on, and
-    as often as it takes between two passes, which are dear.
+    it is halved. Who drives the steps makes the passes, wherever the rows are. If passes are
+    ``dear``, scales are updated as often as it takes between two of them. ``near`` says that the
+    start is a fit to a sample of the rows: scales are then updated from the first step on.
     """
     scales = Scales.start(parts) if scales is None else scales
     sums = yield family, coef
@@ -349,7 +351,7 @@ def fit_steps(
             scales = scales.updated(parts, coef, variance)
             if scales.moved(before) < SETTLED:
                 break
-            if near:
+            if dear:
                 scales = _settled(parts, scales, coef, sums)
     penalty = scales.precision[parts.block]
     path = [_objective(sums, penalty, coef)]
@@ -394,10 +396,12 @@ def fit_additive(
     *,
     n_steps: int = N_STEPS,
     near: bool = False,
+    dear: bool = False,
     tol: float = TOL,
 ) -> AdditiveFit:
     """Go through the steps of a fit with passes over rows that are at hand; see `fit_steps`."""
-    steps = fit_steps(parts, family, coef, scales, n_steps=n_steps, near=near, tol=tol)
+    options: Any = {"n_steps": n_steps, "near": near, "dear": dear, "tol": tol}
+    steps = fit_steps(parts, family, coef, scales, **options)
     request = next(steps)
     while True:
         try:
