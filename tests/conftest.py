@@ -40,9 +40,13 @@ def two_folds():
     five folds, and so are the numbers of stored results.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unjoined.model.crossfit.N_FOLDS", 2)
-        patch.setattr("unjoined.model.arms.N_FOLDS", 2)
-        patch.setattr("unjoined.estimators.uplift.SAMPLE_FOLDS", 2)
+        for constant in (
+            "data.rows.N_GROUPS",
+            "model.crossfit.N_FOLDS",
+            "model.arms.N_FOLDS",
+            "estimators.uplift.SAMPLE_FOLDS",
+        ):
+            patch.setattr(f"unjoined.{constant}", 2)
         yield
 
 

@@ -18,6 +18,8 @@ from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import separate_labels
 from unjoined.errors import ColumnWarning, InputError, LabelError, TableError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 FRAMES = pytest.mark.parametrize("frame", LIBRARIES.values(), ids=LIBRARIES)
 

@@ -18,6 +18,8 @@ from unjoined.evaluate import (
     uplift_curve,
 )
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 # Few distinct scores, so that most draws hold ties.
 ROWS = st.lists(
     st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)),

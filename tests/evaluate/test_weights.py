@@ -7,6 +7,8 @@ import pytest
 
 import unjoined as uj
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 60
 
 

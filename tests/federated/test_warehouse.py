@@ -91,7 +91,10 @@ ENGINES = {
     "spark": as_spark,
 }
 # Of Ibis, about pandas.
-pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option"),
+    pytest.mark.usefixtures("two_folds"),
+]
 EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 
 
