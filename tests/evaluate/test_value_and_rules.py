@@ -11,8 +11,6 @@ from unjoined.errors import InputError, LabelError
 from unjoined.evaluate import average_uplift, joint_values
 from unjoined.targeting import budget_rule, optimal_rule, top_share_rule
 
-pytestmark = pytest.mark.usefixtures("two_folds")
-
 SEEDS = st.integers(0, 2**32 - 1)
 QUICK = settings(max_examples=60, deadline=None)
 

@@ -7,8 +7,6 @@ import pytest
 
 import unjoined as uj
 
-pytestmark = pytest.mark.usefixtures("two_folds")
-
 N = 60
 
 
