@@ -171,7 +171,7 @@ load: $(VENV)/.test
 # What users install. A licence that is not on the list, or a known weakness, is an error.
 LICENCES := BSD;MIT;Apache;PSF;Python;ISC;MPL;HPND;Unlicense;CC0;0BSD;Zlib
 licences: $(VENV)/.test
-	$(PIP) --editable '.[release]'
+	$(PIP) --constraint constraints.txt --editable '.[release]'
 	$(BIN)/pip-licenses --from=mixed --partial-match --allow-only='$(LICENCES)' --summary \
 		--packages $$($(BIN)/python tools/dependencies.py | grep -v '^skops$$')  # whose licence file says MIT
 
@@ -196,7 +196,7 @@ release-check:
 # Unpacked, built and tried as somebody does who has the source archive alone.
 sdist: $(BIN)/python $(SOURCES)
 	rm -rf build/sdist dist/unjoined-*.tar.gz
-	$(PIP) --editable '.[release]'
+	$(PIP) --constraint constraints.txt --editable '.[release]'
 	$(BIN)/python -m build --sdist --outdir dist . > /dev/null
 	$(PYTHON) -m venv --clear build/sdist
 	build/sdist/bin/python $(INSTALL) --constraint constraints.txt "$$(ls $(CURDIR)/dist/unjoined-*.tar.gz)[cli,plot]" pytest
