@@ -17,8 +17,6 @@ from unjoined.evaluate.estimate import Ratio
 from unjoined.evaluate.terms import evaluation_rows, linear_evaluation
 from unjoined.model.crossfit import CrossFit
 
-pytestmark = pytest.mark.usefixtures("two_folds")
-
 N = 400
 
 
