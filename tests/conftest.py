@@ -40,8 +40,13 @@ def two_folds():
     five folds, and so are the numbers of stored results.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unjoined.model.crossfit.N_FOLDS", 2)
-        patch.setattr("unjoined.estimators.uplift.SAMPLE_FOLDS", 2)
+        for constant in (
+            "data.rows.N_GROUPS",
+            "model.crossfit.N_FOLDS",
+            "model.arms.N_FOLDS",
+            "estimators.uplift.SAMPLE_FOLDS",
+        ):
+            patch.setattr(f"unjoined.{constant}", 2)
         yield
 
 
@@ -104,43 +109,8 @@ def interrupt_when():
     signal.signal(signal.SIGINT, before)
 
 
-# Coverage makes a test take half as long again. `make test` has a limit for model and federated
-# alone, and these tests run nearly every line of them; `make coverage` measures every test.
-MEASURED = {"model", "federated", "test_aggregate", "test_arms", "test_dask"}
-MEASURED |= {"test_minmax_chunks", "test_minmax_populations", "test_mixture_chunks"}
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path):
     """Look for examples in the package alone: tests have none, and looking takes seconds."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
-
-
-def pytest_configure(config):
-    """Make the mark known where pytest-cov is not installed."""
-    config.addinivalue_line("markers", "no_cover: do not measure coverage")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Measure few tests if coverage is asked for by package, and all if it is asked for plainly."""
-    if True in config.getoption("cov_source", default=[True]):
-        return
-    for item in items:
-        path = Path(item.path)
-        if not {path.parent.name, path.stem} & MEASURED:
-            item.add_marker(pytest.mark.no_cover)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item):
-    """Do not measure fixtures of tests that are not measured; pytest-cov pauses for calls alone."""
-    plugin = item.config.pluginmanager.getplugin("_cov")
-    control = getattr(plugin, "cov_controller", None)
-    if control is None or item.get_closest_marker("no_cover") is None:
-        return (yield)
-    control.pause()
-    try:
-        return (yield)
-    finally:
-        control.resume()

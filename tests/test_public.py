@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import yaml
+
 import unjoined
 
 
@@ -171,7 +173,7 @@ def declared():
     named = [
         extras[name]
         for name in extras
-        if name not in ("all", "docs", "test", "workflows")
+        if name not in ("all", "docs", "test", "workflows", "release")
     ]
     return floors(
         [*PROJECT["dependencies"], *(entry for extra in named for entry in extra)]
@@ -192,3 +194,21 @@ def test_every_runtime_dependency_has_a_lowest_version():
         others = [entry for entry in extras[name] if not entry.startswith("unjoined[")]
         assert len(floors(others)) == len(others)
     assert len(floors(PROJECT["dependencies"])) == len(PROJECT["dependencies"])
+
+
+def test_the_recipe_for_conda_is_the_package_with_its_command():
+    recipe = yaml.safe_load((ROOT / "recipe" / "meta.yaml").read_text("utf-8"))
+    extras = PROJECT["optional-dependencies"]
+    asked = [*PROJECT["dependencies"], *extras["plot"], *extras["cli"]]
+    wanted = floors([*asked, *extras["report"]])
+    names = {"python-duckdb": "duckdb", "matplotlib-base": "matplotlib"}
+    run = dict(entry.split(" >=") for entry in recipe["requirements"]["run"])
+    assert run.pop("python") == PROJECT["requires-python"].removeprefix(">=")
+    assert {names.get(name, name): version for name, version in run.items()} == wanted
+    assert recipe["package"] == {
+        "name": PROJECT["name"],
+        "version": unjoined.__version__,
+    }
+    (command,) = recipe["build"]["entry_points"]
+    assert dict([command.split(" = ")]) == PROJECT["scripts"]
+    assert recipe["about"]["summary"] == PROJECT["description"]

@@ -18,6 +18,8 @@ from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import separate_labels
 from unjoined.errors import ColumnWarning, InputError, LabelError, TableError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 FRAMES = pytest.mark.parametrize("frame", LIBRARIES.values(), ids=LIBRARIES)
 
@@ -285,7 +287,7 @@ def test_a_weight_column_is_taken_from_every_table_and_is_no_feature(frame):
 @FRAMES
 def test_joining_tables_takes_little_more_memory_than_their_features(frame):
     """One matrix, one table's part of it beside, and a frame of it, which pandas copies."""
-    n, d = 2000, 50
+    n, d = 500, 50
     rng = np.random.default_rng(0)
     four = [
         frame(

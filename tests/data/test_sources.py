@@ -17,6 +17,8 @@ from unjoined.data.rows import separate_labels
 from unjoined.data.tables import scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 LABELS = {"outcome": "bought", "treatment": "mailed"}
 
 

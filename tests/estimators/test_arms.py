@@ -13,6 +13,8 @@ from unjoined.model.arms import taken_apart
 from unjoined.report import Terms, report, report_with_numbers
 from unjoined.targeting import assign_arms, learn_rule
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 ARMS = np.array(["none", "mail", "phone"])
 TRUTH = {
     "mail": lambda X: 0.3 + 0.5 * np.asarray(X)[:, 0],
@@ -119,7 +121,7 @@ def test_a_base_to_which_other_treatments_add_is_none():
 def test_populations_that_only_treat_more_or_less_do_not_show_the_treatments_apart(
     tmp_path,
 ):
-    data = SeparateLabels(**draw(600, alike=True), control="none")
+    data = SeparateLabels(**draw(300, alike=True), control="none")
     with pytest.warns(UserWarning, match="can hardly be told apart"):
         model = ArmUplift(random_state=0).fit(data)
     assert model.verdict_.colour == "red"

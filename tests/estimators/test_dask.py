@@ -25,6 +25,8 @@ from unjoined.errors import InputError, LabelError, TableError
 from unjoined.model import passes as dask_pass
 from unjoined.model.census import take_census
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")

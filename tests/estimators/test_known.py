@@ -24,6 +24,8 @@ from unjoined.errors import (
 from unjoined.evaluate import cross_evaluate, diagnose, evaluate_uplift, plan_study
 from unjoined.targeting import top_share_rule
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 NAMES = ("east", "west")
 UPLIFT = 0.5  # on average, all people counting alike
 
@@ -579,7 +581,7 @@ def claimed(seed, wrong):
     return SeparateLabels(**given)
 
 
-def test_treatment_rows_test_a_policy_that_is_claimed(two_folds):
+def test_treatment_rows_test_a_policy_that_is_claimed():
     found = diagnose(claimed(0, 0.2))
     assert found.verdict == "not identified"
     assert (
@@ -599,7 +601,7 @@ def test_treatment_rows_test_a_policy_that_is_claimed(two_folds):
 
 
 @pytest.fixture(scope="module")
-def panel_checks(two_folds):
+def panel_checks():
     """P-values of tests that panels which agree do not fail but by chance, by what is tested."""
     found = {}
     for seed in range(10):
@@ -623,7 +625,7 @@ def test_panels_that_agree_are_rejected_no_more_often_than_said(panel_checks, wh
     assert np.mean(p < 0.5) < 0.5 + 3.0 * np.sqrt(0.25 / len(p))
 
 
-def test_searches_take_known_policies(known, two_folds):
+def test_searches_take_known_policies(known):
     small = {name: column[::3] for name, column in known.items()}
     small["treatment"] = np.full(len(small["y"]), np.nan)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -636,7 +638,7 @@ def test_searches_take_known_policies(known, two_folds):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_scores_look_at_treatments_where_they_are_known(two_folds):
+def test_scores_look_at_treatments_where_they_are_known():
     """A likelihood of outcomes given treatments, not given policies alone."""
     rng = np.random.default_rng(11)
     drawn = people(800, rng, lambda X: np.full(len(X), 0.5))

@@ -21,9 +21,10 @@ from unjoined import (
 from unjoined.data import SimulatedProblem
 from unjoined.errors import UnjoinedWarning
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::unjoined.errors.WeakIdentificationWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning"),
+    pytest.mark.usefixtures("two_folds"),
+]
 
 
 def problem(d, *, spread=None):

@@ -10,6 +10,8 @@ from sklearn.tree import DecisionTreeClassifier
 from unjoined.data.rows import label_rows, separate_labels
 from unjoined.model.regressors import cross_fit, fit_policies
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def linear(X):
     return expit(0.4 + X[:, 0] - 0.5 * X[:, 1])

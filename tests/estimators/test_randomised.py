@@ -16,6 +16,8 @@ from unjoined.evaluate import (
 )
 from unjoined.export import export_sql
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def offered(n=3000, seed=0, arms=2):
     """Hidden ease decides who takes it up, and goes along with both outcome and effect."""
@@ -191,7 +193,7 @@ def test_plans_for_offers_need_no_treatments(drawn):
     assert rows == pytest.approx(3000, rel=0.1)
 
 
-def test_three_arms_are_compared_from_the_least_to_the_most(two_folds):
+def test_three_arms_are_compared_from_the_least_to_the_most():
     data = offered(n=4000, arms=3)[0]
     found = evaluate_uplift(
         lambda X: X[:, 0], data, randomised=True, random_state=0
@@ -199,7 +201,7 @@ def test_three_arms_are_compared_from_the_least_to_the_most(two_folds):
     assert found.covers(offer_gain(lambda X: 1.0), 0.999)
 
 
-def test_if_nobody_else_could_it_is_the_effect_on_the_treated(two_folds):
+def test_if_nobody_else_could_it_is_the_effect_on_the_treated():
     rng = np.random.default_rng(4)
     n = 2000
     parts = []

@@ -16,6 +16,8 @@ from unjoined.evaluate import qini
 from unjoined.model import LinearBasis
 from unjoined.model.regressors import Nuisances
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def mean(X, treated):
     return 10.0 + np.sin(X[:, 1]) + treated * (1.0 + X[:, 0])

@@ -15,6 +15,8 @@ from unjoined.errors import InputError
 from unjoined.evaluate import average_uplift, joint_values
 from unjoined.targeting import budget_rule, expected_gain, optimal_rule, profit_rule
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 SEEDS = st.integers(0, 2**32 - 1)
 QUICK = settings(max_examples=60, deadline=None)
 

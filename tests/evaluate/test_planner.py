@@ -9,6 +9,8 @@ from unjoined.data import SimulatedProblem, campaign_problem
 from unjoined.errors import UnjoinedError
 from unjoined.evaluate import StudyGuess, evaluate_uplift, plan_study
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 N = 1000
 NOISE = {"average": (1.0, 1.0), "auuc": (1 / 3, 0.5), "top": (0.3, 0.3)}
 

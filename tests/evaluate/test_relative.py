@@ -14,6 +14,8 @@ from unjoined.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.evaluate.terms import evaluation_of, linear_evaluation
 from unjoined.model.linear import cross_fit_linear
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 BASE, RISE = np.exp(0.5 * 0.3**2), 0.5  # of outcomes without treatment
 
 

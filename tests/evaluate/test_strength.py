@@ -13,6 +13,8 @@ from unjoined.data.rows import separate_labels
 from unjoined.errors import WeakIdentificationWarning
 from unjoined.evaluate import diagnose
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 def problem(first, second, d=2):
     return SimulatedProblem(

@@ -11,6 +11,8 @@ from unjoined.data import paper_problem
 from unjoined.errors import InputError
 from unjoined.evaluate import HeldOutRows, minmax_objective, weighted_risk
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 
 @pytest.fixture(scope="module")
 def problem():

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from tests.helpers import fit_centring
 from unjoined import MinMaxUplift
 from unjoined.cli.entry import main
 from unjoined.data import paper_problem
@@ -19,14 +20,6 @@ from unjoined.federated import (
 )
 from unjoined.model import FourierBasis, GaussianBasis, LinearBasis
 from unjoined.model.basis import Scaling, StackedBasis
-from unjoined.model.centring import cross_fit_means
-
-
-def fit_centring(rows, rng, **options):
-    """Fit the means of the cells to all rows: a single fold leaves nothing out."""
-    fold = np.zeros(len(rows.label), dtype=np.int64)
-    return cross_fit_means(rows, fold, rng, **options)[0]
-
 
 NAMES = ["a", "b"]
 PLAN = fourier_plan(

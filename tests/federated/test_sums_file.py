@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.linear_model import LinearRegression
 
+from tests.helpers import fit_centring
 from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import paper_problem
 from unjoined.data.rows import label_rows
@@ -28,16 +29,8 @@ from unjoined.federated import (
 from unjoined.model import FourierBasis, GaussianBasis, LinearBasis
 from unjoined.model.basis import Scaling, StackedBasis
 from unjoined.model.census import take_census
-from unjoined.model.centring import cross_fit_means
 from unjoined.model.draw import PrincipalBasis
 from unjoined.model.passes import sum_source
-
-
-def fit_centring(rows, rng, **options):
-    """Fit the means of the cells to all rows: a single fold leaves nothing out."""
-    fold = np.zeros(len(rows.label), dtype=np.int64)
-    return cross_fit_means(rows, fold, rng, **options)[0]
-
 
 DATA = dict(paper_problem(b=5.0).draw(200, random_state=0))
 ROWS = label_rows(**DATA)

@@ -91,7 +91,10 @@ ENGINES = {
     "spark": as_spark,
 }
 # Of Ibis, about pandas.
-pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option"),
+    pytest.mark.usefixtures("two_folds"),
+]
 EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 
 
@@ -209,7 +212,7 @@ def test_what_queries_return_is_what_rows_add_up_to(tables, database, tmp_path):
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("write", [sums_query, counts_query])
 def test_queries_are_sql_of_every_dialect(dialect, write):
-    for query in queries(make_plan(), write, dialect=dialect):
+    for query in queries(make_plan(n_functions=2), write, dialect=dialect):
         (tree,) = sqlglot.parse(query, read=dialect)
         assert isinstance(tree, sqlglot.expressions.Query)
         assert "COUNT(*)" in query

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 
+from tests.helpers import fit_centring
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.data.rows import LabelledRows, label_rows, separate_labels
 from unjoined.errors import InputError
@@ -28,12 +29,6 @@ from unjoined.model.centring import (
 )
 from unjoined.model.draw import draw_basis
 from unjoined.model.minmax import assemble
-
-
-def fit_centring(rows, rng, **options):
-    """Fit the means of the cells to all rows: a single fold leaves nothing out."""
-    fold = np.zeros(len(rows.label), dtype=np.int64)
-    return cross_fit_means(rows, fold, rng, **options)[0]
 
 
 def middle(means, X):

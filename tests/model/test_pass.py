@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from tests.helpers import fit_centring
 from unjoined import MinMaxUplift, SeparateLabels, Uplift
 from unjoined.data import campaign_problem, paper_problem
 from unjoined.data.rows import label_rows, number_rows, separate_labels
@@ -20,15 +21,8 @@ from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import accumulate
 from unjoined.model.basis import Scaling
 from unjoined.model.census import deal_groups, take_census
-from unjoined.model.centring import cross_fit_means, subtract_means
+from unjoined.model.centring import subtract_means
 from unjoined.model.passes import sum_source
-
-
-def fit_centring(rows, rng, **options):
-    """Fit the means of the cells to all rows: a single fold leaves nothing out."""
-    fold = np.zeros(len(rows.label), dtype=np.int64)
-    return cross_fit_means(rows, fold, rng, **options)[0]
-
 
 QUICK = settings(max_examples=20, deadline=None)
 DATA = dict(paper_problem(b=5.0).draw(300, random_state=0))
