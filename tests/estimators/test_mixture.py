@@ -447,7 +447,7 @@ def test_a_strong_base_does_not_hide_the_average_effect_in_small_tables():
 
 def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     """Residuals add up to 0, and times the policy to a tenth of before: the shift has a prior."""
-    rng = np.random.RandomState(1)
+    rng = np.random.RandomState(4)
     n = 400
     X, exposure = rng.standard_normal((n, 2)), rng.uniform(0.1, 0.9, n)
     weight = rng.uniform(0.5, 1.5, n)
