@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from unjoined._support import import_extra
-from unjoined._typing import Frame
+from unjoined.cli.fit import name_outcome
 from unjoined.cli.inputs import (
     QUERY,
     TABLE,
     Input,
+    Named,
     Tables,
     as_table,
     check_paths,
@@ -23,40 +22,22 @@ from unjoined.cli.inputs import (
 )
 from unjoined.cli.options import (
     AsJson,
-    Both,
     Budget,
-    Categories,
-    Cluster,
-    Control,
-    Costs,
-    Count,
     DespiteRed,
-    Dose,
-    Features,
     Force,
-    Ignore,
     Keep,
     Model,
     NeverHarms,
-    Outcome,
-    Outcomes,
-    Policies,
-    Population,
     Seed,
     Share,
-    Treated,
-    Treatment,
-    Treatments,
-    Value,
-    Weight,
-    as_costs,
+    Worth,
     as_share,
     select_columns,
     split_names,
 )
 from unjoined.cli.program import Config, command
-from unjoined.cli.score import WRITTEN
-from unjoined.cli.show import console, noted, print_json, stop_if
+from unjoined.cli.score import WRITTEN, ArmCosts, Scored, Target, write_arms
+from unjoined.cli.show import Screen, console, noted, print_json, stop_if
 from unjoined.data.files import table_ending
 from unjoined.data.tables import read_table
 from unjoined.data.write import write_table
@@ -68,7 +49,9 @@ from unjoined.evaluate.verdict import RED
 from unjoined.export import export_sql
 from unjoined.report.facts import Origin, Terms
 from unjoined.report.page import report_with_numbers
-from unjoined.targeting import treatment_rank
+from unjoined.words import UNNAMED
+
+MOST_SENTENCES = 2  # of the expected gain, on one screen
 
 
 @command(
@@ -78,32 +61,9 @@ from unjoined.targeting import treatment_rank
 )
 def report(
     ctx: typer.Context,
+    tables: Tables,
+    worth: Worth,
     model: Model,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
-    unit: Annotated[
-        str | None,
-        typer.Option("--unit", help="What outcomes are called, such as purchases."),
-    ] = None,
-    value: Value = None,
-    cost: Costs = "0",
-    currency: Annotated[
-        str, typer.Option("--currency", help="Written after amounts of money.")
-    ] = "",
     share: Share = None,
     budget: Budget = None,
     table: Annotated[
@@ -143,7 +103,6 @@ def report(
     config: Config = None,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables.of(ctx)
     tables.require("report needs {}.")
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
@@ -152,10 +111,9 @@ def report(
     )
     kept = split_names("--keep", keep)
     fraction = None if share is None else as_share(share)
-    terms = Terms(unit or f"units of {outcome}", value, currency=currency)
+    terms = Terms("", worth.value, currency=worth.currency)
     if tables.control is None:
-        costs = as_costs(cost)
-        terms = replace(terms, cost=costs[""], share=fraction, budget=budget)
+        terms = replace(terms, cost=worth.costs()[""], share=fraction, budget=budget)
     elif fraction is not None:
         raise InputError(
             "--share says how many get one treatment, and --control says that there are several. "
@@ -163,16 +121,13 @@ def report(
         )
     fitted = load_model(model)
     if isinstance(fitted, ArmUplift):
-        costs = as_costs(cost, fitted.arms_)
-        terms = replace(terms, costs=costs, budget=budget)
+        terms = replace(terms, costs=worth.costs(fitted.arms_), budget=budget)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
-        if unit is None and set(np.unique(data["y"][data.rows("outcome")])) <= {
-            0.0,
-            1.0,
-        }:
-            terms = replace(terms, unit="responses")
+        if worth.unit is None and not hasattr(fitted, "unit_"):
+            name_outcome(fitted, tables.columns["--outcome"] or "", None)
+        terms = replace(terms, unit=worth.unit_of(fitted).name)
         known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
         people = again = None
         if table is not None:
@@ -217,17 +172,19 @@ def report(
             random_state=seed,
         )
     stops = numbers["colour"] == RED and not despite_red
-    screen = console(quiet=as_json)
-    if people is not None and list_out is not None:
-        features_of = select_columns(people, names, title=repr(table))
-        _write_list(
-            list_out, fitted, features_of, people.select(kept), None if stops else terms
-        )
-    if list_out is not None:
+    lines = [*numbers["sentences"][:MOST_SENTENCES], f"Trust: {numbers['trust']}."]
+    if table is not None and list_out is not None:
+        decided = None if stops else terms
+        files = (as_table(table), kept, list_out)
+        _write_list(fitted, numbers["colour"], decided, terms, *files)
         column = "treat" if tables.control is None else "treatment"
         warned = f" It has no column {column}: the report is red and says why." * stops
-        screen.print(f"Wrote {list_out}, the list of people.{warned}")
-    screen.print(f"Wrote {written}. Open it in a browser; it needs no network.")
+        lines.append(f"Wrote {list_out}, the list of people.{warned}")
+    lines.append(f"Wrote {written}. Open it in a browser; it needs no network.")
+    screen = Screen(details=False, quiet=as_json)
+    screen.answer(
+        numbers["colour"], f"Verdict ({numbers['colour']}): {numbers['verdict']}", lines
+    )
     if as_json:
         files_written = {
             "report": str(written),
@@ -269,29 +226,24 @@ def _check_files(
 
 
 def _write_list(
-    path: Path, model: UpliftEstimator, people: Frame, kept: Frame, terms: Terms | None
+    model: UpliftEstimator,
+    colour: str,
+    decided: Terms | None,
+    terms: Terms,
+    table: Named,
+    keep: list[str],
+    path: Path,
 ) -> None:
-    """Write people with the columns that say who they are, and decide by terms.
-
-    The best come first or, of several treatments, people as they are in the table.
-    """
-    uplift = model.predict_gain(people)
-    columns = {name: kept.column(name) for name in kept.column_names}
-    columns = columns or {"row": np.arange(len(uplift))}
+    """Write people as the command score does; nobody is chosen without terms."""
     if isinstance(model, ArmUplift):
-        for arm, column in zip(model.arms_, uplift.T, strict=True):
-            columns[f"uplift_{arm}"] = column
-        if terms is not None:
-            names = np.array([model.control_, *model.arms_])
-            columns["treatment"] = names[terms.assign(model.arms_, uplift)]
-        write_table(import_extra("pyarrow", extra="cli").table(columns), path)
+        paid = ArmCosts.of(model, dict(terms.costs), terms.value, terms.budget, UNNAMED)
+        write_arms(console(quiet=True), paid, table, keep, path, stops=decided is None)
         return
-    rank = treatment_rank(uplift)
-    columns |= {"uplift": uplift, "rank": rank}
-    if terms is not None:
-        columns["treat"] = rank <= int(terms.rule(uplift).sum() + 1e-9)
-    listed = import_extra("pyarrow", extra="cli").table(columns)
-    write_table(listed.take(np.argsort(rank)), path)
+    target = None
+    if decided is not None:
+        share = None if terms.share is None else str(terms.share)
+        target = Target(share, None, None, terms.budget, terms.cost, terms.value)
+    write_table(Scored.of_table(model, table, keep).listed(colour, target), path)
 
 
 def command_line(ctx: typer.Context) -> str:

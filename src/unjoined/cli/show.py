@@ -35,7 +35,7 @@ from unjoined.errors import LeftOutWarning, UnjoinedWarning, mask_secrets
 from unjoined.evaluate.estimate import Estimate, ResultTable
 from unjoined.evaluate.verdict import AMBER, GREEN, RED, Verdict
 from unjoined.model.plan import PlannedSums
-from unjoined.words import signed
+from unjoined.words import UNNAMED, Unit
 
 PATIENCE = 2.0  # seconds before a bar is drawn
 STYLES = {GREEN: "bold green", AMBER: "bold yellow", RED: "bold red"}
@@ -60,6 +60,37 @@ class _PlainConsole(Console):
 def console(*, quiet: bool = False) -> Console:
     """Return where results go; made per command, so that it follows the current stdout."""
     return _PlainConsole(highlight=False, markup=False, emoji=False, quiet=quiet)
+
+
+class Screen:
+    """What a command says: the answer first, then details if they are asked for, then what next."""
+
+    def __init__(self, *, details: bool, quiet: bool) -> None:
+        self.out = console(quiet=quiet)
+        self.more = console(quiet=quiet or not details)  # kept until the answer is out
+        self.more.begin_capture()
+        self.has_details = details
+
+    def answer(
+        self, colour: str, headline: str, lines: Iterable[str], *, then: str = ""
+    ) -> None:
+        """Print the verdict in its colour, what to do and what it rests on, and what next."""
+        self.out.print(headline, style=STYLES[colour])
+        self.out.print()
+        for line in lines:
+            self.out.print(line)
+        if said := self.more.end_capture():
+            self.out.print()
+            self.out.file.write(said)
+        if then:
+            self.out.print(then, soft_wrap=True)
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Return the verdict on the tables, its colour, and what it rests on."""
+    ground = verdict.ground
+    said = ground if verdict.strong is None else f"{verdict.title}. {ground}"
+    return f"Verdict ({verdict.colour}): {said}"
 
 
 class _Bars(logging.Handler):
@@ -249,12 +280,12 @@ def uplift_summary(uplift: Array) -> dict[str, float]:
     }
 
 
-def show_uplift(out: Console, uplift: Array, whose: str) -> None:
+def show_uplift(out: Console, uplift: Array, whose: str, unit: Unit = UNNAMED) -> None:
     """Print how predicted uplift is spread."""
     s = uplift_summary(uplift)
     out.print(
-        f"Predictions for {whose}, in units of the outcome: nine in ten lie between "
-        f"{signed(s['quantile_05'])} and {signed(s['quantile_95'])}, "
+        f"Predictions for {whose}: nine in ten lie between {unit.rate(s['quantile_05'])} and "
+        f"{unit.rate(s['quantile_95'])} {unit.per}, "
         f"{s['share_not_harmed']:.0%} at 0 or above."
     )
 
@@ -265,14 +296,6 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
     return {"value": estimate.value, "low": low, "high": high, "level": level} | {
         "standard_error": estimate.standard_error
     }
-
-
-def show_verdict(out: Console, verdict: Verdict) -> dict[str, str]:
-    """Print the verdict on the tables of a model, and return it."""
-    out.print(
-        f"Verdict ({verdict.colour}): {verdict.words}", style=STYLES[verdict.colour]
-    )
-    return verdict.to_dict()
 
 
 def stop_if(is_red: bool) -> None:

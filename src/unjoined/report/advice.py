@@ -16,8 +16,8 @@ from unjoined.words import (
     UNBOUNDED,
     arms_in_words,
     if_in_words,
+    in_digits,
     is_bounded,
-    number,
     percent,
     places_of,
     rounded,
@@ -291,6 +291,7 @@ def arm_numbers(facts: ArmFacts) -> dict[str, Any]:
         "verdict": advice["headline"],
         "colour": advice["colour"],
         "trust": advice["trust"],
+        "sentences": list(advice["sentences"]),
         "reasons": _reasons_in_plain(advice),
         "rows": len(facts.people),
         "treated": _brought(facts.total, sum(facts.spent.values()), net, level),
@@ -327,6 +328,7 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
             "verdict": advice["headline"],
             "colour": advice["colour"],
             "trust": advice["trust"],
+            "sentences": list(advice["sentences"]),
             "reasons": _reasons_in_plain(advice),
             "rows": len(facts.people),
             "treated": brought(facts.chosen),
@@ -588,7 +590,7 @@ def firmer(facts: Facts, speech: Speech) -> str:
         return "More rows alone do not help here: the policies must differ more."
     rows = plan.needed.rows
     now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
+    width = f"{in_digits(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
     if question:
         asked = question.replace("treating", speech.treating)

@@ -56,8 +56,8 @@ from unjoined.report.figures import (
 )
 from unjoined.words import (
     clusters_in_words,
+    in_digits,
     known_in_words,
-    number,
     percent,
     relative_in_words,
 )
@@ -204,7 +204,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent}
+    environment.filters |= {"number": in_digits, "percent": percent}
     return environment
 
 
