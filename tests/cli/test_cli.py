@@ -64,7 +64,9 @@ def two_tables(folder):
 
 def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     model, scores = tmp_path / "m.skops", tmp_path / "s.parquet"
-    code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
+    code, out, err = run(
+        capsys, "fit", *four_tables(folder), "--model", model, "--details"
+    )
     assert (code, err) == (0, "")
     assert "Verdict (" in out
     assert "Average effect: " in out  # the default says what it found
@@ -84,7 +86,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     )
     assert (code, err) == (0, "")
     table = pq.read_table(scores)
-    assert table.column_names[:2] == ["customer_id", "uplift"]
+    assert table.column_names[:2] == ["customer_id", "treat"]
     assert table.column_names[-3:] == ["rank", "treat", "flags"]
     uplift = table.column("uplift").to_numpy()
     assert (np.diff(uplift) <= 0).all()
@@ -143,7 +145,7 @@ def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
     )
     table = read_table(scores)
     assert code == 0
-    assert table.column_names[:2] == ["row", "uplift"]
+    assert table.column_names[:2] == ["row", "treat"]
     assert table["treat"].to_pylist() == [u >= 0 for u in table["uplift"].to_pylist()]
     assert json.loads(out)["treated"] == sum(table["treat"].to_pylist())
 

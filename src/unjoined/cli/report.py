@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from unjoined._validation import check_option
 from unjoined.cli.fit import name_outcome
 from unjoined.cli.inputs import (
     QUERY,
@@ -48,9 +49,11 @@ from unjoined.estimators.persist import load_model
 from unjoined.evaluate.verdict import RED
 from unjoined.export import export_sql
 from unjoined.report.facts import Origin, Terms
-from unjoined.report.page import report_with_numbers
+from unjoined.report.page import CSV, MARKDOWN, report_with_numbers
 from unjoined.words import UNNAMED
 
+PAGES = (".html", ".htm")
+FORMATS = {"html": PAGES, "md": (MARKDOWN,), "csv": (CSV,)}
 MOST_SENTENCES = 2  # of the expected gain, on one screen
 
 
@@ -74,9 +77,23 @@ def report(
             help="People to choose from; default: those of the tables.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to write, .html.")] = Path(
-        "report.html"
-    ),
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="WORD",
+            help="html, md for a model card, or csv for the segments; default: by --out.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write: .html, .md or .csv.",
+            show_default="report.html",
+        ),
+    ] = None,
     list_out: Annotated[
         Path | None,
         typer.Option(
@@ -91,6 +108,9 @@ def report(
     title: Annotated[
         str, typer.Option("--title", help="Heading of the report.")
     ] = "Whom to treat",
+    author: Annotated[
+        str, typer.Option("--author", metavar="NAME", help="Who makes it.")
+    ] = "",
     held_out: Annotated[
         bool,
         typer.Option(
@@ -104,6 +124,7 @@ def report(
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
     tables.require("report needs {}.")
+    out = _path_of(out, kind)
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
     _check_files(
@@ -158,6 +179,7 @@ def report(
             list_out.name if list_out is not None and is_beside else None,
             tuple(f"{name!r} {why}".rstrip() for name, why in known.items()),
             again,
+            author,
         )
         written, numbers = report_with_numbers(
             fitted,
@@ -180,7 +202,9 @@ def report(
         column = "treat" if tables.control is None else "treatment"
         warned = f" It has no column {column}: the report is red and says why." * stops
         lines.append(f"Wrote {list_out}, the list of people.{warned}")
-    lines.append(f"Wrote {written}. Open it in a browser; it needs no network.")
+    is_page = written.suffix.lower() in PAGES
+    opens = " Open it in a browser; it needs no network." * is_page
+    lines.append(f"Wrote {written}.{opens}")
     screen = Screen(details=False, quiet=as_json)
     screen.answer(
         numbers["colour"], f"Verdict ({numbers['colour']}): {numbers['verdict']}", lines
@@ -192,6 +216,21 @@ def report(
         }
         print_json(files_written | numbers | {"warnings": notes})
     stop_if(stops)
+
+
+def _path_of(out: Path | None, kind: str | None) -> Path:
+    """Return the file to write, whose ending says what kind of report it is."""
+    if kind is not None:
+        check_option("--format", kind, FORMATS)
+    if out is None:
+        return Path(f"report.{kind or 'html'}")
+    endings = (*PAGES, MARKDOWN, CSV) if kind is None else FORMATS[kind]
+    if out.suffix.lower() not in endings:
+        asked = "" if kind is None else f"--format {kind}: "
+        raise InputError(
+            f"{asked}--out {str(out)!r} must end in {' or '.join(endings)}."
+        )
+    return out
 
 
 def _check_files(
@@ -212,8 +251,6 @@ def _check_files(
         raise InputError(
             "--keep copies columns to the list of people: give --table too."
         )
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--out {str(out)!r} must end in .html.")
     outputs = [("--out", out, TABLE)]
     if list_out is not None:
         if table_ending(list_out) not in WRITTEN:
