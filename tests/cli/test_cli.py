@@ -87,7 +87,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     assert (code, err) == (0, "")
     table = pq.read_table(scores)
     assert table.column_names[:2] == ["customer_id", "treat"]
-    assert table.column_names[-3:] == ["rank", "treat", "flags"]
+    assert table.column_names[-3:] == ["flags", "reason", "verdict"]
     uplift = table.column("uplift").to_numpy()
     assert (np.diff(uplift) <= 0).all()
     assert table.column("rank").to_pylist() == list(range(1, 51))

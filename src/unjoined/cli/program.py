@@ -47,6 +47,14 @@ COMMANDS = {
         "report",
         "Write a report: whom to treat, what it brings, how far to trust it.",
     ),
+    "explain": (
+        "explain",
+        "Say what raises and lowers the uplift of one person, against the average.",
+    ),
+    "compare": (
+        "compare",
+        "Say what changed from one model to the next: gains on the same tables, and decisions.",
+    ),
     "rule": (
         "rule",
         "Find a rule that people can read: a few conditions say whom to treat.",

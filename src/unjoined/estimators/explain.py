@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -66,6 +66,22 @@ class Explanation(Shown):
             return in_digits(float(value), 4)
         return str(value)
 
+    def in_unit(self, unit: Unit) -> Explanation:
+        """Return the same, with outcomes called by another name."""
+        return replace(self, unit=unit)
+
+    def told(self, i: int, sign: float, most: int) -> str:
+        """Return the features that raise (sign 1) or lower (-1) a person's uplift most."""
+        toward = sign * self.parts[i]
+        least = max(SMALL * float(toward.max()), 1e-12)
+        best = [
+            j for j in np.argsort(-toward, kind="stable")[:most] if toward[j] > least
+        ]
+        return ", ".join(
+            f"{self.names[j]} {self.value(i, j)} ({self.unit.rate(self.parts[i, j])})"
+            for j in best
+        )
+
     def reasons(self, raised: BoolArray) -> list[str]:
         """Return for each person the features that raise the uplift most, or else lower it."""
         sign = np.where(raised, 1.0, -1.0)[:, None]
@@ -100,7 +116,7 @@ class Explanation(Shown):
         """Return the uplift of the first few people, beside that of the average person."""
         usual = f"the average person has {self.unit.rate(self.average)}"
         shown = range(min(len(self.uplift), MOST_SHOWN))
-        which = [f"Person {i}: uplift" for i in shown] if len(shown) > 1 else ["Uplift"]
+        which = [f"Person {i}: uplift" for i in shown] if len(shown) > 1 else ["uplift"]
         said = [
             f"{name} {self.unit.rate(self.uplift[i])} {self.unit.per} ({self._ends(i)}); {usual}."
             for name, i in zip(which, shown, strict=True)
