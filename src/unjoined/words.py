@@ -279,9 +279,10 @@ class Unit:
         """Return what people gain on average, without its unit."""
         return brief(self.factor * value)
 
-    def money(self, value: float, *, sign: bool = False) -> str:
-        """Return an amount of money."""
-        places = 0 if abs(value) >= 100.0 or float(value).is_integer() else 2
+    def money(self, value: float, *, sign: bool = False, beside: float = 0.0) -> str:
+        """Return an amount of money, with as many places as one that stands beside it."""
+        is_whole = not beside and float(value).is_integer()
+        places = 0 if max(abs(value), abs(beside)) >= 100.0 or is_whole else 2
         return f"{rounded(value, places, sign=sign)} {self.currency}".rstrip()
 
 

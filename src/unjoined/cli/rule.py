@@ -106,7 +106,10 @@ def rule(
     stops = verdict.colour == RED and not despite_red
     lines = ["No rule is written, because the verdict is red."]
     if not stops:
-        lines = found.sentences()
+        unit = worth.unit_of(fitted)
+        lines = found.sentences(
+            worth.currency if worth.value is not None else unit.name
+        )
         show_titled(screen.more, found.result_tables())
         _write(found, sql, table, split_names("--keep", keep), picture)
         lines += [verdict.untested] * bool(verdict.untested)

@@ -85,7 +85,7 @@ ODD = {  # what is said of so many people
     "flags.",
 }
 NO_COLUMN = (
-    "The list has no column {}, because the verdict is red: nobody should be chosen by these "
+    "The list has no column treat, because the verdict is red: nobody should be chosen by these "
     "scores. If you know better, --despite-red writes the column."
 )
 SAME = 1e-9  # of the largest uplift: people who differ by less are tied
@@ -330,7 +330,7 @@ def write_arms(
     flagged = _flags(np.concatenate(missing), np.concatenate(outside))
     written = write_table(rows.append_column("flags", [flagged]), file)
     facts: dict[str, Any] = {"out": str(written), "rows": n}
-    facts["treatments"], lines = {}, [NO_COLUMN.format("treatment")]
+    facts["treatments"], lines = {}, [NO_COLUMN.replace("treat,", "treatment,")]
     if not stops:
         facts["treatments"], lines = _arm_facts(paid, found, chosen)
     for line in dict.fromkeys(chain.from_iterable(ignored)):
@@ -533,7 +533,7 @@ def show_list(
     facts |= {"uplift": uplift_summary(uplift)} | odd | {"ignored": people.ignored}
     if target is None:
         facts["gain"] = None
-        lines.append(NO_COLUMN.format("treat"))
+        lines.append(NO_COLUMN)
     else:
         gain, lines = _gain_facts(more, model, people, target, n, unit)
         facts |= gain
@@ -602,12 +602,14 @@ def _gain_facts(
         net = target.value * gain.value - spent
         facts["net"] = {"value": net, "low": low, "high": high, "level": 0.95}
 
+        widest = max(abs(low), abs(high))
+
         def say(value: float) -> str:
-            return replace(unit, currency="").money(value, sign=True)
+            return replace(unit, currency="").money(value, sign=True, beside=widest)
 
         lines.append(
             f"In money: {unit.money(target.value * gain.value)} less {unit.money(spent)} for "
-            f"treatment leaves {unit.money(net, sign=True)} ({interval(low, high, say=say)})."
+            f"treatment leaves {unit.money(net, sign=True, beside=widest)} ({interval(low, high, say=say)})."
         )
     elif target.cost:
         lines.append(f"It costs {unit.money(spent)}.")

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +39,7 @@ from unjoined.model.plan import PlannedSums
 from unjoined.words import UNNAMED, Unit
 
 PATIENCE = 2.0  # seconds before a bar is drawn
+LOG_EVERY = 60.0  # seconds between lines where there are no bars
 STYLES = {GREEN: "bold green", AMBER: "bold yellow", RED: "bold red"}
 STOPPED = 3  # exit code of a red verdict, unless somebody said that he knows
 
@@ -87,9 +89,18 @@ class Screen:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """Return the verdict on the tables, its colour, and what it rests on."""
-    ground = verdict.ground
-    said = ground if verdict.strong is None else f"{verdict.title}. {ground}"
+    """Return the verdict on the tables, its colour, and what it rests on.
+
+    What to do about it is said on red, and by the command check.
+    """
+    said = verdict.ground
+    if verdict.is_partial:
+        said = f"{verdict.title}."
+    elif verdict.colour == AMBER:
+        what = verdict.findings[0].what
+        said = f"{verdict.title}. {what[:1].upper()}{what[1:]}"
+    elif verdict.strong is not None:
+        said = f"{verdict.title}. {said}"
     return f"Verdict ({verdict.colour}): {said}"
 
 
@@ -139,14 +150,55 @@ class _Bars(logging.Handler):
             self._drawn.stop()
 
 
+class _Lines(logging.Handler):
+    """A line a minute in place of bars, for logs: what is done, and about how long it takes."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._begun: dict[str, float] = {}
+        self._said = time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say how far a job is, if the last line is a minute old."""
+        if not isinstance(record.args, tuple):
+            return
+        now = time.monotonic()
+        job, done, total = str(record.args[0]), *map(float, map(str, record.args[1:]))
+        begun = self._begun.setdefault(job, now)
+        if done >= total or now - self._said < LOG_EVERY:
+            return
+        self._said = now
+        left = ""
+        if done and now > begun:
+            left = f", {_minutes((now - begun) * (total - done) / done)} left"
+        said = f"{job}: {done:,.0f} of {total:,.0f}{left}"
+        print(f"unjoined: {printable(said)}", file=sys.stderr, flush=True)
+
+    def hide(self) -> None:
+        """Do nothing: lines stay."""
+
+
+def _minutes(seconds: float) -> str:
+    """Return how long something takes, roughly."""
+    if seconds < 90.0:
+        return f"about {seconds:.0f} seconds"
+    minutes = seconds / 60.0
+    return (
+        f"about {minutes:.0f} minutes"
+        if minutes < 90.0
+        else f"about {minutes / 60.0:.1f} hours"
+    )
+
+
 @contextmanager
 def progress() -> Iterator[None]:
-    """Draw bars for what the library does, on stderr, and only if it is a terminal."""
-    bars = _Bars()
+    """Say on stderr how far the library is: with bars on a terminal, else a line a minute."""
+    bars: Any = _Bars()
+    if not bars.is_drawn:
+        bars = _Lines()
     before = PROGRESS.level
-    if bars.is_drawn:
-        PROGRESS.addHandler(bars)
-        PROGRESS.setLevel(logging.DEBUG)
+    PROGRESS.addHandler(bars)
+    PROGRESS.setLevel(logging.DEBUG)
     try:
         yield
     finally:
