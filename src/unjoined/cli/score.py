@@ -607,9 +607,11 @@ def _gain_facts(
         def say(value: float) -> str:
             return replace(unit, currency="").money(value, sign=True, beside=widest)
 
+        worth, left = target.value * gain.value, say(net)
+        left = f"{left} {unit.currency}".rstrip()
         lines.append(
-            f"In money: {unit.money(target.value * gain.value)} less {unit.money(spent)} for "
-            f"treatment leaves {unit.money(net, sign=True, beside=widest)} ({interval(low, high, say=say)})."
+            f"In money: {unit.money(worth)} less {unit.money(spent)} for treatment leaves "
+            f"{left} ({interval(low, high, say=say)})."
         )
     elif target.cost:
         lines.append(f"It costs {unit.money(spent)}.")
