@@ -82,7 +82,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
             "--out",
             scores,
         ),
-        *("--keep", "customer_id", "--share", "0.3"),
+        *("--keep", "customer_id", "--share", "0.3", "--details"),
     )
     assert (code, err) == (0, "")
     table = pq.read_table(scores)
@@ -96,11 +96,16 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     by_id = dict(zip(customers["customer_id"].to_pylist(), range(50), strict=True))
     expected = load_model(model).predict(customers.drop(["customer_id"]))
     order = [by_id[i] for i in table["customer_id"].to_pylist()]
-    np.testing.assert_array_equal(uplift, expected[order])
+    assert (
+        np.diff(expected[order]) <= 0
+    ).all()  # by all digits, and written with a few
+    np.testing.assert_allclose(uplift, expected[order], atol=0.01 * np.std(expected))
     said = re.search(
         r"uplift adds up to ([+-][\d.,]+): predictions", " ".join(out.split())
     )
-    assert float(said[1].replace(",", "")) == pytest.approx(uplift[:15].sum(), rel=1e-3)
+    assert float(said[1].replace(",", "")) == pytest.approx(
+        expected[order][:15].sum(), rel=5e-3
+    )
 
 
 @pytest.mark.slow

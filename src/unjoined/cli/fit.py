@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,7 +50,7 @@ from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.tables import cross_fit
 from unjoined.evaluate.verdict import RED, Verdict
 from unjoined.federated import PlannedSums, read_sums
-from unjoined.words import Unit, open_in_words, reach_in_words
+from unjoined.words import Unit, effect_in_words, open_in_words, reach_in_words
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,
@@ -193,8 +192,11 @@ def answer_lines(model: UpliftEstimator) -> list[str]:
     if isinstance(model, ArmUplift):
         return [lines["arms"]] if "arms" in lines else []
     average = getattr(model, "average_effect_", None)
-    if average is not None and math.isfinite(average.value):
-        lines["average"] = f"Average effect: {model._unit.each(average)}."
+    if average is not None and not getattr(model, "randomised", False):
+        most, is_dose = model._largest_effect, model.identification_.is_dose
+        lines["average"] = effect_in_words(
+            average, most, is_dose=is_dose, unit=model._unit
+        )
     kept = ("compliers", "average", "differences")
     return [lines[about] for about in kept if about in lines]
 

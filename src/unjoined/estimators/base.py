@@ -476,6 +476,11 @@ class UpliftEstimator(BaseEstimator, ABC):
         return {"robustness": words}
 
     @property
+    def _largest_effect(self) -> float:
+        """What no effect can exceed."""
+        return float(np.inf)
+
+    @property
     def _unit(self) -> Unit:
         """What outcomes are called, if ``unit_`` says it."""
         name = getattr(self, "unit_", None)

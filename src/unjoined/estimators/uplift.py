@@ -694,12 +694,6 @@ class Uplift(UpliftEstimator):
         how much, and the features that the effect varies with.
         """
         low, high = self.effect_range_
-        # An outcome of two values changes by their distance at most.
-        most = (
-            float(self.outcome_scaling_.scale[0])
-            if self.family_ == BERNOULLI
-            else np.inf
-        )
         care = "" if self._rise() > PROBABLY else " Rank by it with care."
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
@@ -707,7 +701,7 @@ class Uplift(UpliftEstimator):
         is_dose = self.identification_.is_dose
         effect = effect_in_words(
             self.average_effect_,
-            most,
+            self._largest_effect,
             self.relative_effect_,
             is_dose=is_dose,
             unit=self._unit,
@@ -736,6 +730,13 @@ class Uplift(UpliftEstimator):
             "features": self._features_in_words(),
             "fit": self._fitted(),
         }
+
+    @property
+    def _largest_effect(self) -> float:
+        """The distance of an outcome's two values, by which it changes at most."""
+        if self.family_ == BERNOULLI:
+            return float(self.outcome_scaling_.scale[0])
+        return float(np.inf)
 
     @property
     def _is_one_sided(self) -> bool:

@@ -458,16 +458,18 @@ def _key_numbers(facts: Facts, speech: Speech) -> list[tuple[str, str, str]]:
         )
     surely = facts.surely
     pays = "pays" if terms.cost else "helps"
+    least = "what they cost" if terms.cost else "0"
     if surely is not None:
-        note = f"the largest share whose {speech.percent} interval stays above "
-        note += "its cost" if terms.cost else "0"
+        note = f"together: the {speech.percent} interval of what they gain stays above {least}"
         said.append((f"Surely {pays} up to", f"{surely.share:.0%} of people", note))
     elif not terms.cost or terms.value:
-        note = f"no share has a {speech.percent} interval above {'its cost' if terms.cost else 0}"
+        note = f"no share gains more than {least} by the {speech.percent} interval"
         said.append((f"Surely {pays} up to", "nobody", note))
     if claim is not None and facts.sensitivity is not None and claim.gains:
         value = facts.sensitivity.said(claim.breakdown(), terms.unit)
-        note = "equal people of different populations, for other reasons than treatment"
+        note = (
+            "between equal people of the populations, for reasons other than treatment"
+        )
         said.append(("Holds unless outcomes differ by", value, note))
     return said
 
