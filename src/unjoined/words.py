@@ -191,11 +191,6 @@ def brief(value: float) -> str:
     return in_digits(value, sign=True)
 
 
-def count_text(value: float) -> str:
-    """Return a number with three digits or, from 100 on, all of them before the point."""
-    return in_digits(value)
-
-
 def p_text(value: float) -> str:
     """Return a p-value as text."""
     if math.isnan(value):

@@ -9,7 +9,15 @@ import typer
 from rich.console import Console
 
 from unjoined.cli.inputs import Tables, as_table, check_paths
-from unjoined.cli.options import AsJson, Details, NeverHarms, Randomised, Seed, as_share
+from unjoined.cli.options import (
+    AsJson,
+    Details,
+    NeverHarms,
+    Randomised,
+    Seed,
+    UnitName,
+    as_share,
+)
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import (
     Screen,
@@ -28,6 +36,7 @@ from unjoined.estimators.arms import ArmUplift
 from unjoined.evaluate import planner
 from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.verdict import RED
+from unjoined.words import Unit
 
 MOST_REMARKS = 2  # on one screen
 FOUR = (
@@ -51,6 +60,7 @@ def check(
         ),
     ] = None,
     never_harms: NeverHarms = False,
+    unit: UnitName = None,
     details: Details = False,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -82,7 +92,11 @@ def check(
         }
         print_json(facts | result.to_dict())
     else:
-        show_answer(data, result, details=details)
+        outcome = tables.columns["--outcome"] or ""
+        turns = result.sensitivity
+        is_rate = turns is not None and turns.is_rate
+        named = Unit.of_outcome(outcome, unit, is_rate=is_rate)
+        show_answer(data, result, named, details=details)
     stop_if(result.colour == RED)
 
 
@@ -106,12 +120,16 @@ def _check_arms(tables: Tables, seed: int, *, details: bool, as_json: bool) -> N
     stop_if(verdict.colour == RED)
 
 
-def show_answer(data: SeparateLabels, result: Diagnosis, *, details: bool) -> None:
+def show_answer(
+    data: SeparateLabels, result: Diagnosis, unit: Unit, *, details: bool
+) -> None:
     """Print the verdict, what weighs most for or against it, and what to do: one screen."""
     screen = Screen(details=details, quiet=False)
     remarks = result.remarks()
     lines = remarks if details else remarks[:MOST_REMARKS]
-    lines += [result.turning] * bool(result.turning and not details)
+    turns = result.sensitivity
+    if turns is not None and result.turning and not details:
+        lines.append(turns.in_words(turns.average, unit=unit.name))
     lines += [
         f"Left out: {column}."
         for column in data.left_out

@@ -116,7 +116,7 @@ def compare(
             mine = people
             if table is not None:
                 mine = select_columns(people, names[name], title=repr(table))
-            uplift = model.predict(mine)
+            uplift = model.predict_gain(mine)
             rank[name] = treatment_rank(uplift)
             chosen[name] = rank[name] <= target.count(np.sort(uplift)[::-1])
         # One rule for both, so that they are held against each other row by row.
