@@ -23,6 +23,7 @@ from unjoined.cli.inputs import (
 from unjoined.cli.options import (
     AsJson,
     Budget,
+    ChooseFrom,
     Details,
     Force,
     Keep,
@@ -63,14 +64,7 @@ def compare(
     worth: Worth,
     share: Share = None,
     budget: Budget = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            "--table",
-            metavar="TABLE",
-            help="People to choose from; default: those of the outcome tables.",
-        ),
-    ] = None,
+    table: ChooseFrom = None,
     keep: Keep = None,
     out: Annotated[
         Path | None,

@@ -181,6 +181,14 @@ People = Annotated[
         help="People to score: a file, shop.duckdb:TABLE, book.xlsx:SHEET or a query.",
     ),
 ]
+ChooseFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="TABLE",
+        help="People to choose from; default: those of the tables.",
+    ),
+]
 Keep = Annotated[
     str | None,
     typer.Option(

@@ -24,6 +24,7 @@ from unjoined.cli.inputs import (
 from unjoined.cli.options import (
     AsJson,
     Budget,
+    ChooseFrom,
     DespiteRed,
     Force,
     Keep,
@@ -69,14 +70,7 @@ def report(
     model: Model,
     share: Share = None,
     budget: Budget = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            "--table",
-            metavar="TABLE",
-            help="People to choose from; default: those of the tables.",
-        ),
-    ] = None,
+    table: ChooseFrom = None,
     kind: Annotated[
         str | None,
         typer.Option(
