@@ -17,6 +17,7 @@ from unjoined.cli.options import (
     Keep,
     Model,
     People,
+    UnitName,
     Worth,
     select_columns,
     split_names,
@@ -48,7 +49,6 @@ MOST_TOLD = 3  # features on one screen, up and down
 def explain(
     model: Model,
     table: People,
-    worth: Worth,
     identifier: Annotated[
         str,
         typer.Option(
@@ -56,6 +56,7 @@ def explain(
         ),
     ],
     keep: Keep = None,
+    unit: UnitName = None,
     details: Details = False,
     as_json: AsJson = False,
     config: Config = None,
@@ -72,7 +73,7 @@ def explain(
     with noted() as notes:
         person = _find(people, fitted, identifier, split_names("--keep", keep))
         found: Explanation = fitted.explain(person)
-    found = found.in_unit(worth.unit_of(fitted))
+    found = found.in_unit(Worth(unit=unit).unit_of(fitted))
     verdict = fitted.verdict_
     screen = Screen(details=details, quiet=as_json)
     show_titled(screen.more, found.result_tables())
