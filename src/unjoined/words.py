@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -165,10 +166,11 @@ FINDINGS = {
 }
 
 
-def in_digits(value: float, digits: int = 4, *, sign: bool = False) -> str:
+def in_digits(value: float, digits: int = 3, *, sign: bool = False) -> str:
     """Return a number as people write it: commas between thousands, no exponent, no minus nought.
 
-    Whole thousands keep ``digits`` digits and noughts behind them; what rounding leaves of 0 is 0.
+    Three digits that mean something, and up to four before the point: 0.0123, 1.23, 1,234, 12,340.
+    What rounding leaves of 0 is 0.
     """
     if math.isnan(value):
         return NOT_KNOWN
@@ -176,25 +178,17 @@ def in_digits(value: float, digits: int = 4, *, sign: bool = False) -> str:
         return "unbounded"
     if abs(value) < NOTHING:
         return "0"
+    if digits >= 3 and abs(value) >= 999.5:
+        digits = max(digits, 4)
     said = f"{Decimal(f'{value:.{digits}g}'):,f}"
     if "." in said:
         said = said.rstrip("0").rstrip(".")
     return f"+{said}" if sign and value > 0.0 else said
 
 
-def signed(value: float) -> str:
-    """Return a number with four digits and its sign."""
-    return in_digits(value, sign=True)
-
-
 def brief(value: float) -> str:
-    """Return a number with three digits and its sign."""
-    return in_digits(value, 3, sign=True)
-
-
-def count_text(value: float) -> str:
-    """Return a number with three digits or, from 100 on, all of them before the point."""
-    return f"{value:,.0f}" if abs(value) >= 100.0 else in_digits(value, 3)
+    """Return a number with its sign."""
+    return in_digits(value, sign=True)
 
 
 def p_text(value: float) -> str:
@@ -209,29 +203,112 @@ def is_bounded(low: float, high: float) -> bool:
     return math.isfinite(low) and math.isfinite(high)
 
 
-def span(low: float, high: float, say: Callable[[float], str] = signed) -> str:
+def span(low: float, high: float, say: Callable[[float], str] = brief) -> str:
     """Return both ends of an interval, or that there is none."""
     return f"{say(low)} to {say(high)}" if is_bounded(low, high) else UNBOUNDED
 
 
 def interval(
-    low: float, high: float, level: float = 0.95, say: Callable[[float], str] = signed
+    low: float, high: float, level: float = 0.95, say: Callable[[float], str] = brief
 ) -> str:
     """Return an interval with its level, or that there is none."""
     ends = span(low, high, say)
     return f"{level:.0%} interval {ends}" if is_bounded(low, high) else ends
 
 
-def with_interval(estimate: Any, level: float = 0.95) -> str:
-    """Return an estimate with its sign, and its interval in brackets."""
-    low, high = estimate.interval(level)
-    return f"{signed(estimate.value)} ({interval(low, high, level)})"
+def with_interval(
+    estimate: Any, level: float = 0.95, unit: str = "", factor: float = 1.0
+) -> str:
+    """Return an estimate with its sign and unit, and its interval in brackets.
+
+    It has as many places as show two digits of its uncertainty.
+    """
+    ends = estimate.interval(level)
+    low, high = (factor * end for end in ends)
+    places = places_of((high - low) / 2.0)
+
+    def say(value: float) -> str:
+        if high == low:
+            return brief(value)
+        return rounded(value, places, sign=True)
+
+    value = factor * estimate.value
+    said = say(value) if is_bounded(low, high) else brief(value)
+    return f"{f'{said} {unit}'.rstrip()} ({interval(low, high, level, say)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What outcomes are called, and how gains of people are said in it."""
+
+    name: str = UNITS
+    is_rate: bool = False  # of outcomes 0 or 1, of which 100 people are told
+    currency: str = ""
+
+    @classmethod
+    def of_outcome(
+        cls, outcome: str, given: str | None, *, is_rate: bool, currency: str = ""
+    ) -> Unit:
+        """Return the unit that was given, or one made of the name of the outcome."""
+        return cls(given or _unit_name(outcome, is_rate=is_rate), is_rate, currency)
+
+    @property
+    def per(self) -> str:
+        """The unit of an average."""
+        return f"{self.name} per {'100 people' if self.is_rate else 'person'}"
+
+    @property
+    def factor(self) -> float:
+        """How many people an average is told of."""
+        return 100.0 if self.is_rate else 1.0
+
+    def total(self, estimate: Any, level: float = 0.95) -> str:
+        """Return what a number of people gain together, with its interval."""
+        return with_interval(estimate, level, self.name)
+
+    def each(self, estimate: Any, level: float = 0.95) -> str:
+        """Return what people gain on average, with its interval."""
+        return with_interval(estimate, level, self.per, self.factor)
+
+    def rate(self, value: float) -> str:
+        """Return what people gain on average, without its unit."""
+        return brief(self.factor * value)
+
+    def money(self, value: float, *, sign: bool = False, beside: float = 0.0) -> str:
+        """Return an amount of money, with as many places as one that stands beside it."""
+        is_whole = not beside and float(value).is_integer()
+        places = 0 if max(abs(value), abs(beside)) >= 100.0 or is_whole else 2
+        return f"{rounded(value, places, sign=sign)} {self.currency}".rstrip()
+
+
+UNNAMED = Unit()
+GENERIC = ("outcome", "response", "label", "target", "result", "y")
+IRREGULAR = ("bought", "sold", "paid", "came", "left", "spent", "won", "lost", "kept")
+
+
+def _unit_name(outcome: str, *, is_rate: bool) -> str:
+    """Return what many outcomes are called: "visits" of visit, "responses" of bought."""
+    name = " ".join(outcome.replace("_", " ").split())
+    last = name.lower().rpartition(" ")[2]
+    if is_rate and (last in GENERIC + IRREGULAR or last.endswith("ed") or not name):
+        return "responses"
+    if not name or last in GENERIC:
+        return UNITS
+    if last.endswith("s") and not last.endswith("ss"):
+        return name
+    if not is_rate:
+        return f"units of {name}"
+    if last.endswith(("ss", "x", "ch", "sh")):
+        return f"{name}es"
+    if last.endswith("y") and last[-2:-1] not in ("a", "e", "o", "u"):
+        return f"{name[:-1]}ies"
+    return f"{name}s"
 
 
 def cells(estimate: Any, level: float) -> tuple[str, str]:
     """Return an estimate and its interval with three digits; an unbounded one is said in words."""
     pieces = estimate.confidence_set(level)
-    ends = span(pieces[0][0], pieces[-1][1], brief)
+    ends = span(pieces[0][0], pieces[-1][1])
     if len(pieces) == 2:
         (_, below), (above, _) = pieces
         ends = f"below {brief(below)} or above {brief(above)}: {UNBOUNDED}"
@@ -247,17 +324,6 @@ def in_brackets(estimate: Any, level: float) -> str:
 def percent(share: float) -> str:
     """Return a share in percent, with at most three digits."""
     return f"{100.0 * share:.3g}%"
-
-
-def number(value: float) -> str:
-    """Return a number with three or four digits, commas between thousands, no exponent."""
-    if not math.isfinite(value):
-        return in_digits(value)
-    size = abs(value)
-    said = rounded(
-        value, 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-    )
-    return said if _is_nonzero(said) else in_digits(value, 2)
 
 
 def rounded(value: float, places: int, *, sign: bool = False) -> str:
@@ -328,7 +394,12 @@ def relative_in_words(relative: Any, level: float = 0.95) -> str:
 
 
 def effect_in_words(
-    estimate: Any, most: float = np.inf, relative: Any = None, *, is_dose: bool = False
+    estimate: Any,
+    most: float = np.inf,
+    relative: Any = None,
+    *,
+    is_dose: bool = False,
+    unit: Unit = UNNAMED,
 ) -> str:
     """Say what the average effect is, as far as it is known; it cannot exceed ``most``.
 
@@ -343,27 +414,36 @@ def effect_in_words(
     low, high = estimate.interval(0.95)
     if low > most or high < -most:
         return (
-            f"Average effect: {with_interval(estimate)}, which is more than"
+            f"Average effect: {unit.each(estimate)}, which is more than"
             " the outcome allows: the tables contradict each other. Run diagnose."
         )
-    ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
-    value = signed(float(np.clip(estimate.value, -most, most)))
-    per = " for each unit of dose" if is_dose else ""
-    more = "" if relative is None else f": {relative_in_words(relative)}"
-    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome{per}{more}."
+    per = f" {unit.per}" + " for each unit of dose" * is_dose
+    more = "" if relative is None else f", {relative_in_words(relative)}"
+    if not is_bounded(low, high):
+        value = float(np.clip(estimate.value, -most, most))
+        return f"Average effect: {unit.rate(value)}{per} ({interval(low, high)}){more}."
+    places = places_of(unit.factor * (high - low) / 2.0)
+
+    def say(value: float) -> str:
+        return rounded(unit.factor * value, places, sign=True)
+
+    value, low, high = np.clip([estimate.value, low, high], -most, most).tolist()
+    return f"Average effect: {say(value)}{per} ({interval(low, high, say=say)}){more}."
 
 
-def arms_in_words(control: str, arms: Sequence[str], values: Mapping[str, Any]) -> str:
+def arms_in_words(
+    control: str, arms: Sequence[str], values: Mapping[str, Any], unit: Unit = UNNAMED
+) -> str:
     """Say what each of several treatments gains over none, and the best for each person."""
-    each = "; ".join(f"{arm} {with_interval(values[arm])}" for arm in arms)
+    each = "; ".join(f"{arm} {unit.each(values[arm])}" for arm in arms)
     best, more = (values[n] for n in ("the best for each", "over the best for all"))
-    words = f"Average gain over {control!r} in units of the outcome, if everybody gets it: {each}."
+    words = f"Average gain over {control!r} if everybody gets it: {each}."
     if more.standard_error == 0.0:
         single = max(arms, key=lambda arm: values[arm].value)
         return f"{words} {single} is predicted to be the best for everybody."
     words += (
-        f" If each gets the one that is predicted to be best, or none: {with_interval(best)}. That "
-        f"is {with_interval(more)} more than the best single one for all."
+        f" If each gets the one that is predicted to be best, or none: {unit.each(best)}. That "
+        f"is {unit.each(more)} more than the best single one for all."
     )
     low, _ = more.interval(0.95)
     if low > 0.0:
@@ -422,7 +502,9 @@ def clusters_in_words(strength: Any) -> str:
     return f"{words}: the variance is {strength.design_effect:.1f} times that of as many people."
 
 
-def compliers_in_words(compliers: Any, share: Any, *, only: bool = False) -> str:
+def compliers_in_words(
+    compliers: Any, share: Any, *, only: bool = False, unit: Unit = UNNAMED
+) -> str:
     """Say what an offer made at random does to those who take it up because of it.
 
     If those who were made it are the ``only`` ones who could, they are all who were treated.
@@ -433,16 +515,16 @@ def compliers_in_words(compliers: Any, share: Any, *, only: bool = False) -> str
         whom = "the treated, who are those that take up the offer, as nobody else could"
         others = "those who do not"
     return (
-        f"Effect on {whom} (about {share.value:.0%} of people): {with_interval(compliers)}, in "
-        f"units of the outcome. Nothing is said of others: {others}."
+        f"Effect on {whom} (about {share.value:.0%} of people): {unit.each(compliers)}. "
+        f"Nothing is said of others: {others}."
     )
 
 
-def offer_in_words(gain: Any) -> str:
+def offer_in_words(gain: Any, unit: Unit = UNNAMED) -> str:
     """Say what the offer itself brings, over all who are made it."""
     return (
-        f"Gain of making the offer to everybody: {with_interval(gain)} a person, in units of the "
-        "outcome. Whoever does not take it up because of it gains nothing."
+        f"Gain of making the offer to everybody: {unit.each(gain)}. "
+        "Whoever does not take it up because of it gains nothing."
     )
 
 
@@ -479,10 +561,17 @@ def untested_in_words(
             f"Tested by the rows with both labels: {alike} A shift below the error of that test "
             "would not show."
         )
-    return (
-        f"Not tested: {alike} Two populations cannot show it, and any other difference between "
-        "them passes for uplift."
-    )
+    return f"Not tested: {alike} Any other difference between them passes for uplift."
+
+
+def open_in_words(verdict: Any, claim: Any, unit: Unit, what: str) -> str:
+    """Say what is not tested, and how much of it would turn an answer; by a `Claim`, if any."""
+    said = str(verdict.untested)
+    value = math.nan if claim is None else claim.breakdown()
+    if not said or verdict.is_randomised or not math.isfinite(value):
+        return said
+    amount = difference_in_words(value, is_rate=unit.is_rate, unit=unit.name)
+    return f"{said} A difference of {amount} would turn {what}."
 
 
 def if_in_words(verdict: Any) -> str:

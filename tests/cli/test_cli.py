@@ -64,7 +64,9 @@ def two_tables(folder):
 
 def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     model, scores = tmp_path / "m.skops", tmp_path / "s.parquet"
-    code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
+    code, out, err = run(
+        capsys, "fit", *four_tables(folder), "--model", model, "--details"
+    )
     assert (code, err) == (0, "")
     assert "Verdict (" in out
     assert "Average effect: " in out  # the default says what it found
@@ -80,12 +82,12 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
             "--out",
             scores,
         ),
-        *("--keep", "customer_id", "--share", "0.3"),
+        *("--keep", "customer_id", "--share", "0.3", "--details"),
     )
     assert (code, err) == (0, "")
     table = pq.read_table(scores)
-    assert table.column_names[:2] == ["customer_id", "uplift"]
-    assert table.column_names[-3:] == ["rank", "treat", "flags"]
+    assert table.column_names[:2] == ["customer_id", "treat"]
+    assert table.column_names[-3:] == ["flags", "reason", "verdict"]
     uplift = table.column("uplift").to_numpy()
     assert (np.diff(uplift) <= 0).all()
     assert table.column("rank").to_pylist() == list(range(1, 51))
@@ -94,11 +96,16 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     by_id = dict(zip(customers["customer_id"].to_pylist(), range(50), strict=True))
     expected = load_model(model).predict(customers.drop(["customer_id"]))
     order = [by_id[i] for i in table["customer_id"].to_pylist()]
-    np.testing.assert_array_equal(uplift, expected[order])
+    assert (
+        np.diff(expected[order]) <= 0
+    ).all()  # by all digits, and written with a few
+    np.testing.assert_allclose(uplift, expected[order], atol=0.01 * np.std(expected))
     said = re.search(
         r"uplift adds up to ([+-][\d.,]+): predictions", " ".join(out.split())
     )
-    assert float(said[1].replace(",", "")) == pytest.approx(uplift[:15].sum(), rel=1e-3)
+    assert float(said[1].replace(",", "")) == pytest.approx(
+        expected[order][:15].sum(), rel=5e-3
+    )
 
 
 @pytest.mark.slow
@@ -143,7 +150,7 @@ def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
     )
     table = read_table(scores)
     assert code == 0
-    assert table.column_names[:2] == ["row", "uplift"]
+    assert table.column_names[:2] == ["row", "treat"]
     assert table["treat"].to_pylist() == [u >= 0 for u in table["uplift"].to_pylist()]
     assert json.loads(out)["treated"] == sum(table["treat"].to_pylist())
 

@@ -41,7 +41,7 @@ def test_a_company_gets_its_list_and_report_without_an_edit(tmp_path, name):
     settings = tomllib.loads(found.settings)
     assert {key: settings[key] for key in EXPECTED[name]} == EXPECTED[name]
     assert "treated" not in settings  # ja, nein, 1 and 0 need no word of the user's
-    assert settings["score"]["keep"] == company.identifier
+    assert settings["keep"] == company.identifier
     assert found.told["treated"] == SHARE * 100
     listed = read_table(tmp_path / "list.csv", text=[company.identifier])
     assert sorted(listed[company.identifier].to_pylist()) == [

@@ -104,7 +104,7 @@ def test_names_of_files_and_folders_tell_kinds_and_populations(capsys, tmp_path,
         assert found[kind] == {
             r: name.format(kind=kind, region=r) for r in ("north", "south")
         }
-    assert (found["table"], found["score"]["keep"]) == ("customers.csv", "id")
+    assert (found["table"], found["keep"]) == ("customers.csv", "id")
 
 
 def test_what_has_two_values_beside_amounts_is_the_treatment(capsys, tmp_path):

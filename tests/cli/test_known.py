@@ -368,7 +368,7 @@ def test_gains_of_an_offer_are_called_so_everywhere(capsys, offer, tmp_path):
         capsys, "score", *words, "--share", "30%", "--out", tmp_path / "l.csv"
     )
     said = " ".join(out.split())
-    assert "Making the offer to the 30 of 100 people on the list is expected" in said
+    assert "Make the offer to 30 of 100 people: expected to add" in said
     assert "those of them gain who take it up because of the offer" in said
     code, out, _ = run(capsys, "evaluate", "--config", offer, "--cross", "--json")
     found = json.loads(out)

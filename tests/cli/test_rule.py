@@ -7,6 +7,7 @@ import pytest
 
 from unjoined import SeparateLabels, load_model, read_table
 from unjoined.cli.entry import main
+from unjoined.evaluate.estimate import as_text
 from unjoined.targeting import learn_rule
 
 pytestmark = pytest.mark.usefixtures("two_folds")
@@ -52,9 +53,14 @@ def test_the_command_says_what_the_function_finds(shop, tmp_path, capsys):
     rule = learn_rule(model, data, share=0.4, max_depth=1, random_state=0)
     files = ["--sql", tmp_path / "rule.sql", "--picture", tmp_path / "rule.png"]
     asked = ["--share", "40%", "--depth", "1", "--keep", "customer_id", *files]
-    code, out, _ = run(shop, capsys, *asked)
+    code, out, _ = run(shop, capsys, *asked, "--details")
     assert code == 0
-    assert str(rule) in out
+    said = " ".join(out.split())
+    shown = [
+        *rule.sentences("responses"),
+        *as_text([], rule.result_tables()).splitlines(),
+    ]
+    assert all(" ".join(line.split()) in said for line in shown)
     assert (tmp_path / "rule.png").read_bytes().startswith(b"\x89PNG")
     people = duckdb.read_parquet(str(shop / "customers.parquet"))
     connection = duckdb.connect()

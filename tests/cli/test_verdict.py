@@ -149,7 +149,8 @@ def test_a_model_of_one_table_given_twice_is_red():
 def test_fit_says_how_many_peoples_rows_a_model_holds(capsys, apart):
     with contextlib.chdir(apart):
         words = ["fit", *TABLES, "--model", "held.skops", "--force"]
-        code, out, _ = run(capsys, *words, "--estimator", "weighted")
+        code, out, _ = run(capsys, *words, "--estimator", "weighted", "--details")
         assert code == 0
+        assert "It holds data about people." in out
         assert "The model holds the features of" in out
         assert json.loads(run(capsys, *words, "--json")[1])["rows_held"] == 0

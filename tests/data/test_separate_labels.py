@@ -389,7 +389,7 @@ def test_the_representation_shows_every_table():
     data = tables(target=pd.DataFrame({"age": [20], "member": [True]}))
     assert repr(data).splitlines() == [
         "SeparateLabels of 11 rows, 2 features",
-        "  outcome   A: 3 rows, mean 1.667",
+        "  outcome   A: 3 rows, mean 1.67",
         "  outcome   B: 2 rows, mean 1.5",
         "  treatment A: 2 rows, 100.0% treated",
         "  treatment B: 3 rows, 33.3% treated",

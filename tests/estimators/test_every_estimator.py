@@ -1,5 +1,7 @@
 """What every estimator offers: fit(data), a summary, an average, any number of populations."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -71,7 +73,11 @@ def test_three_populations_average_and_summary(estimator):
     assert model.populations_ == ["A", "B", "C"]
     average, policies, features, fitted = model.summary().splitlines()
     low, high = model.average_effect_.interval(0.95)
-    assert f"95% interval {low:+.4g} to {high:+.4g}" in average
+    said = re.search(r"95% interval (\S+) to ([^)]+)\)", average).groups()
+    # With as many places as show two digits of the half width.
+    assert [float(end) for end in said] == pytest.approx(
+        [low, high], abs=(high - low) / 20.0
+    )
     assert policies.startswith("The policies differ by about ")
     assert features == "It uses 2 features."
     assert type(model).__name__ in fitted

@@ -64,8 +64,16 @@ def test_the_summary_says_what_was_found(clear):
     average, differ, features, policies, used, fitted = (lines[name] for name in names)
     low, high = clear.average_effect_.interval(0.95)
     value = clear.average_effect_.value
-    expected = f"Average effect: {value:+.4g} (95% interval {low:+.4g} to {high:+.4g})"
-    assert average.startswith(f"{expected}, in units of the outcome. It speaks for ")
+    said = re.match(
+        r"Average effect: (\S+) units of the outcome per person "
+        r"\(95% interval (\S+) to (\S+)\)\. It speaks for ",
+        average,
+    )
+    # With as many places as show two digits of the half width.
+    step = 0.5 * 10.0 ** (np.floor(np.log10((high - low) / 2.0)) - 1.0)
+    assert [float(each) for each in said.groups()] == pytest.approx(
+        [value, low, high], abs=step
+    )
     assert policies.startswith("The policies differ by about ")
     assert used == "It uses 3 features: age, income, visits."
     assert low < 1.0 < high
@@ -73,7 +81,7 @@ def test_the_summary_says_what_was_found(clear):
     assert differ.startswith(
         "People clearly respond differently. For nine people in ten"
     )
-    assert differ.endswith(f"between {low:+.4g} and {high:+.4g}.")
+    assert differ.endswith(f"between {low:+.3g} and {high:+.3g}.")
     assert features.startswith("The effect varies with income (")
     assert fitted.startswith("In the likeliest form the base ")
     for words in (clear.summary(), clear.reason_):
@@ -257,7 +265,7 @@ def test_the_interval_of_a_rate_stays_where_rates_are(data, model):
     vague = copy(model)
     vague.average_effect_ = Estimate(0.5, 3.0)
     distance = np.ptp(data.y[data.kind == "outcome"])
-    end = f"95% interval {-distance:+.4g} to {distance:+.4g})"
+    end = f"95% interval {-distance:+.1f} to {distance:+.1f})"
     assert end in vague.summary()
 
 

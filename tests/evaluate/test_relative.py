@@ -211,7 +211,7 @@ def test_the_summary_shows_it_beside_the_absolute_effect(model):
     relative, average = model.relative_effect_, model.average_effect_
     assert relative.ratio.numerator == pytest.approx(average.ratio.numerator)
     low, high = relative.interval()
-    words = f": {100 * relative.value:+.0f}% (95% interval {100 * low:+.0f}% to "
+    words = f", {100 * relative.value:+.0f}% (95% interval {100 * low:+.0f}% to "
     assert (
         f"{words}{100 * high:+.0f}%) of what it would be untreated." in model.summary()
     )

@@ -200,3 +200,55 @@ def test_paper_holds_all_of_it(opened):
         == 0
     )
     emulate(opened)
+
+
+WORDS = "return document.body.innerText.split(/\\s+/).filter(Boolean).length"
+FOLDED = "return document.querySelectorAll('details:not([open])').length"
+
+
+def test_the_first_page_is_short_and_all_else_is_folded(opened):
+    assert opened.execute_script(WORDS) <= 400
+    shown = opened.execute_script("return document.body.innerText")
+    for name in (
+        "Expected gain",
+        "Left after costs",
+        "Surely pays up to",
+        "How far to trust it",
+    ):
+        assert name in shown
+    assert "Fingerprint of the tables" not in shown
+    resize(opened, 390)
+    height = opened.execute_script("return document.documentElement.scrollHeight")
+    assert height <= 3000  # pixels on a phone
+    opened.execute_script(
+        "document.querySelectorAll('details').forEach(e => { e.open = true; })"
+    )
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
+    clipped = opened.execute_script(
+        "return Array.from(document.querySelectorAll('main *')).filter((e) =>"
+        "  e.getClientRects().length && !e.closest('.scroll, svg') &&"
+        "  e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert clipped == []
+
+
+def test_a_link_to_a_section_opens_it(opened, written):
+    opened.get(f"{written.path.as_uri()}#whom")
+    assert opened.execute_script("return document.querySelector('#whom details').open")
+    assert not opened.execute_script(
+        "return document.querySelector('#tables details').open"
+    )
+
+
+def test_paper_has_no_folds(opened):
+    """What is printed is all of it but the numbers of charts; afterwards it is folded again."""
+    folded = opened.execute_script(FOLDED)
+    opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    closed = "details:not([open])"
+    outside = f"return [...document.querySelectorAll('{closed}')].filter(e => !e.closest('figure'))"
+    assert opened.execute_script(f"{outside}.length") == 0
+    text = opened.execute_script("return document.body.innerText")
+    assert "Fingerprint of the tables" in text
+    assert "Balance: where tables differ most" in text
+    opened.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert opened.execute_script(FOLDED) == folded

@@ -71,10 +71,10 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, campaign
     assert (found["report"], found["list"]) == ("r.html", "list.csv")
     page, listed = (
         (here / "r.html").read_text("utf-8"),
-        (here / "list.csv").read_text().split(),
+        (here / "list.csv").read_text().splitlines(),
     )
-    assert listed[0] == '"customer_id","uplift","rank","treat"'
-    assert sum(line.endswith("true") for line in listed) == 30
+    assert listed[0].startswith('"customer_id","treat","rank","uplift"')
+    assert sum(",true," in line for line in listed) == 30
     assert '<a href="list.csv" download>' in page
     assert html.escape(found["verdict"]) in page
     assert f'class="sign {found["colour"]}"' in page
@@ -106,9 +106,8 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, campaign
 
     code, _, err = run(capsys, *command, "--out", "r.html")
     assert code == 2
-    assert (
-        err
-        == "unjoined: --out 'r.html' exists. Add --force to replace it, or name another file.\n"
+    assert err.startswith(
+        "unjoined: --out 'r.html' exists. Add --force to replace it, or name another file."
     )
     assert (here / "r.html").read_text("utf-8") == page
     code, out, _ = run(capsys, *words[1:])
@@ -126,7 +125,7 @@ def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, camp
     assert (
         (here / "r-list.csv")
         .read_text()
-        .startswith('"customer_id","uplift","rank","treat"')
+        .startswith('"customer_id","treat","rank","uplift"')
     )
     page = (here / "r.html").read_text("utf-8")
     assert '<a href="r-list.csv" download>' in page
@@ -269,6 +268,7 @@ def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores)
     assert warned
     for warning in warned:
         said = " ".join(warning.removeprefix("unjoined: warning: ").split())
+        said = said.partition(" More: ")[0]  # which a page needs no file for
         assert page.count(said) == 1
     for text in (out, scored, checked, page):
         assert not EXPONENT.search(text)

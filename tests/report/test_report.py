@@ -1,5 +1,6 @@
 """The page says what the objects it was made of say, shows no single person, and runs nothing."""
 
+import csv
 import json
 import re
 import warnings
@@ -13,7 +14,7 @@ from unjoined import SeparateLabels, TwoStageUplift
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
 from unjoined.evaluate import cross_evaluate, cross_fit, plan_study
-from unjoined.report import Terms, report, report_with_numbers
+from unjoined.report import Origin, Terms, report, report_with_numbers
 from unjoined.report.page import fingerprint
 from unjoined.targeting import learn_rule, profit_rule, top_share_rule
 
@@ -468,3 +469,84 @@ def test_the_rule_is_that_of_the_function(written):
         assert leaf.where in said
     for sentence in rule.sentences():
         assert sentence in said
+
+
+def test_the_card_holds_the_gain_and_the_largest_share_that_surely_pays(written):
+    """By the stages of the page: the interval stays above what treating costs."""
+    card = written.html.partition('<dl class="facts key">')[2].partition("</dl>")[0]
+    data = stages(written)
+    sure = [s for s, _, low, _ in data["stages"] if s and low is not None
+            and data["value"] * low > data["cost"] * s * data["n"]]  # fmt: skip
+    expected = f"{max(sure):.0%} of people" if sure else "nobody"
+    assert f"<dt>Surely pays up to</dt><dd>{expected}</dd>" in card
+    assert f"{written.TERMS.unit}</dd>" in card
+    assert "purchases" in card
+
+
+def test_a_larger_share_of_a_free_treatment_is_said_to_bring_more(written, tmp_path):
+    """The page asks for 5 %, and its own table knows a share that gains more."""
+    found = {"evaluation": written.evaluation, "held_out": True}
+    for terms, says in (
+        (Terms(unit="purchases", share=0.05), True),
+        (Terms(unit="purchases", share=1.0), False),
+        (Terms(unit="purchases"), False),
+    ):
+        path = tmp_path / f"{terms.share}.html"
+        report(
+            written.model,
+            written.data,
+            path,
+            people=written.people,
+            terms=terms,
+            **found,
+        )
+        text = path.read_text("utf-8")
+        assert ("costs nothing here: " in text) is says
+        if says:
+            data = re.search(r'id="stages">(.*?)</script>', text)[1]
+            best = max(json.loads(data)["stages"], key=lambda stage: stage[1])[0]
+            assert f"costs nothing here: treating {best:.0%} of people" in text
+            assert "more than the 5% asked for" in text
+
+
+def test_markdown_is_a_model_card_in_which_names_do_nothing(written, tmp_path):
+    found = {"evaluation": written.evaluation, "held_out": True}
+    path = tmp_path / "card.md"
+    origin = Origin(title="Spring <mailing>", author="A|b *c*")
+    report(written.model, written.data, path, people=written.people,
+           terms=written.TERMS, origin=origin, **found)  # fmt: skip
+    text = path.read_text("utf-8")
+    headings = [line[3:] for line in text.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "Model details",
+        "Intended use",
+        "Factors",
+        "Metrics",
+        "Evaluation data",
+        "Training data",
+        "Quantitative analyses",
+        "Caveats and recommendations",
+    ]
+    assert "<" not in text
+    assert "A\\|b \\*c\\*" in text
+    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()
+             if line.startswith("| ")]  # fmt: skip
+    assert cells
+    for block in re.findall(r"(?:^\| .*\n?)+", text, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(widths) == 1  # no name adds a column
+    assert written.RARE not in text
+
+
+def test_segments_as_a_table_are_those_of_the_page(written, tmp_path):
+    found = {"evaluation": written.evaluation, "held_out": True}
+    path = report(written.model, written.data, tmp_path / "segments.csv",
+                  people=written.people, terms=written.TERMS, **found)  # fmt: skip
+    rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+    assert sum(int(row["people"]) for row in rows) == len(written.people)
+    assert all(int(row["people"]) >= 20 for row in rows)
+    predicted = [float(row["predicted"]) for row in rows]
+    assert predicted == sorted(predicted, reverse=True)
+    weights = [int(row["people"]) for row in rows]
+    mean = np.average(predicted, weights=weights)
+    assert mean == pytest.approx(written.model.predict(written.people).mean())

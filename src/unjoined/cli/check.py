@@ -11,37 +11,23 @@ from rich.console import Console
 from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
-    Both,
-    Categories,
-    Cluster,
-    Control,
-    Count,
-    Dose,
-    Features,
-    Ignore,
+    Details,
     NeverHarms,
-    Outcome,
-    Outcomes,
-    Policies,
-    Population,
     Randomised,
     Seed,
-    Treated,
-    Treatment,
-    Treatments,
-    Weight,
+    UnitName,
     as_share,
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import (
-    STYLES,
+    Screen,
     console,
     noted,
     print_json,
     show_labels,
     show_titled,
-    show_verdict,
     stop_if,
+    verdict_line,
 )
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.tables import read_table
@@ -50,6 +36,7 @@ from unjoined.estimators.arms import ArmUplift
 from unjoined.evaluate import planner
 from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.verdict import RED
+from unjoined.words import Unit
 
 MOST_REMARKS = 2  # on one screen
 FOUR = (
@@ -62,24 +49,8 @@ FOUR = (
     f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json"
 )
 def check(
-    ctx: typer.Context,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
+    tables: Tables,
     randomised: Randomised = False,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -89,21 +60,18 @@ def check(
         ),
     ] = None,
     never_harms: NeverHarms = False,
-    details: Annotated[
-        bool,
-        typer.Option("--details", help="Say all that was looked at, with numbers."),
-    ] = False,
+    unit: UnitName = None,
+    details: Details = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = Tables.of(ctx)
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])
     if tables.control is not None:
-        _check_arms(tables, seed, as_json=as_json)
+        _check_arms(tables, seed, details=details, as_json=as_json)
         return
     with noted() as notes:
         data = tables.stream() if tables.in_pieces else tables.read()
@@ -123,67 +91,79 @@ def check(
             "warnings": notes,
         }
         print_json(facts | result.to_dict())
-    elif details:
-        show_diagnosis(console(), data, result)
     else:
-        show_answer(console(), data, result)
+        outcome = tables.columns["--outcome"] or ""
+        turns = result.sensitivity
+        is_rate = turns is not None and turns.is_rate
+        named = Unit.of_outcome(outcome, unit, is_rate=is_rate)
+        show_answer(data, result, named, details=details)
     stop_if(result.colour == RED)
 
 
-def _check_arms(tables: Tables, seed: int, *, as_json: bool) -> None:
+def _check_arms(tables: Tables, seed: int, *, details: bool, as_json: bool) -> None:
     """Say of each of several treatments whether the tables tell it from the others."""
-    out = console(quiet=as_json)
+    screen = Screen(details=details, quiet=as_json)
     with noted() as notes:
         data = tables.read()
         fitted = ArmUplift(random_state=seed).fit(data)
-    show_labels(out, data.summary())
+    show_labels(screen.more, data.summary())
     facts: dict[str, Any] = {"control": fitted.control_, "warnings": notes}
+    lines = []
     for arm, model in fitted.models_.items():
-        out.print(f"{arm}: {model.summary_lines()['policies']}", soft_wrap=True)
-        facts[arm] = show_verdict(out, model.verdict_)
+        facts[arm] = model.verdict_.to_dict()
+        lines.append(f"{arm}: {model.summary_lines()['policies']}")
+    verdict = fitted.verdict_
+    lines += [verdict.untested] * bool(verdict.untested)
+    screen.answer(verdict.colour, verdict_line(verdict), lines)
     if as_json:
         print_json(facts)
-    stop_if(fitted.verdict_.colour == RED)
+    stop_if(verdict.colour == RED)
 
 
-def show_answer(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
+def show_answer(
+    data: SeparateLabels, result: Diagnosis, unit: Unit, *, details: bool
+) -> None:
     """Print the verdict, what weighs most for or against it, and what to do: one screen."""
-    out.print(result.headline, style=STYLES[result.colour])
-    out.print()
+    screen = Screen(details=details, quiet=False)
     remarks = result.remarks()
-    for line in remarks[:MOST_REMARKS]:
-        out.print(line)
-    if result.turning:
-        out.print(result.turning)
-    for column in data.left_out:
-        if "cluster" in column.reason:  # which is for the user to say
-            out.print(f"Left out: {column}.")
-    named = ", ".join(column.name for column in data.left_out)
-    more = max(len(remarks) - MOST_REMARKS, 0)
-    out.print(
-        f"{len(data.feature_names or [])} features"
-        + f"; left out: {named}" * bool(named)
-        + f". {f'{more} more findings' if more else 'More'} with --details."
-    )
+    lines = remarks if details else remarks[:MOST_REMARKS]
+    turns = result.sensitivity
+    if turns is not None and result.turning and not details:
+        lines.append(turns.in_words(turns.average, unit=unit.name))
+    lines += [
+        f"Left out: {column}."
+        for column in data.left_out
+        if "cluster" in column.reason and not details  # which is for the user to say
+    ]
+    if details:
+        _show_measured(screen.more, data, result)
+    else:
+        named = ", ".join(column.name for column in data.left_out)
+        more = max(len(remarks) - MOST_REMARKS, 0)
+        lines.append(
+            f"{len(data.feature_names or [])} features"
+            + f"; left out: {named}" * bool(named)
+            + f". {f'{more} more findings' if more else 'More'} with --details."
+        )
     first, stop, _ = result.next_step.partition(". ")
-    out.print(f"What to do next: {first}{stop.rstrip()}")
+    step = result.next_step if details else f"{first}{stop.rstrip()}"
+    screen.answer(
+        result.colour, result.headline, lines, then=f"What to do next: {step}"
+    )
 
 
-def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
-    """Print the verdict in its colour, then what it rests on, then what to do."""
-    out.print(result.headline, style=STYLES[result.colour])
-    out.print()
+def _show_measured(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
+    """Print what a verdict rests on: tables, features, measurements."""
     show_labels(out, result.tables)
     out.print(f"Features: {', '.join(data.feature_names or [])}.")
     for column in data.left_out:
         out.print(f"Left out: {column}.")
     if data.left_out:
         out.print("To use such a column after all, name all features with --features.")
-    for line in result.remarks() + result.measurements():
+    for line in result.measurements():
         out.print(line)
     show_titled(out, result.result_tables())
     out.print()
-    out.print(f"What to do next: {result.next_step}")
 
 
 @command(
@@ -191,23 +171,7 @@ def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> Non
     f"unjoined plan-study {FOUR} \\\n  --quantity auuc --half-width 0.01",
 )
 def plan_study(
-    ctx: typer.Context,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
+    tables: Tables,
     gap: Annotated[
         float | None,
         typer.Option(
@@ -263,7 +227,6 @@ def plan_study(
     config: Config = None,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables = Tables.of(ctx)
     tables.refuse_arms("plan-study")
     data: Any
     if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (

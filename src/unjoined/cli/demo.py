@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from subprocess import list2cmdline
 from typing import Annotated, Any
@@ -45,7 +46,7 @@ from unjoined.evaluate.diagnosis import diagnose
 from unjoined.plot import plot_uplift_curve
 from unjoined.report.facts import Origin, Terms
 from unjoined.report.page import report
-from unjoined.words import signed
+from unjoined.words import brief
 
 SHARE = 0.3  # of customers on the list
 N_TRUTH = 20_000  # fresh customers the methods are compared on
@@ -131,13 +132,18 @@ def _choose(
     customers = folder / "customers.csv"
     target = Target(budget=BUDGET, cost=COST, value=VALUE)
     people = Scored.of_table(model, customers, ["customer_id"])
-    facts = show_list(out, model, people, target)
-    write_table(people.listed(target), folder / "list.csv")
+    model.unit_ = "visits"
+    facts, lines = show_list(
+        console(quiet=True), model, people, target, replace(model._unit, currency="EUR")
+    )
+    for line in lines:
+        out.print(line)
+    write_table(people.listed(model.verdict_.colour, target), folder / "list.csv")
     _, truth = raw_customers(N_CUSTOMERS, seed=seed + 1)
     numbers = np.array(people.kept.column("customer_id").to_pylist(), dtype=np.int64)
     gained = float(truth[numbers[: facts["treated"]] - numbers.min()].sum())
     out.print(
-        f"In truth, which only a simulation knows, it adds {signed(gained)} visits."
+        f"In truth, which only a simulation knows, it adds {brief(gained)} visits."
     )
     return facts | {"true_gain": gained}
 

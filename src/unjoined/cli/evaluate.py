@@ -14,39 +14,21 @@ from unjoined.cli.fit import ESTIMATORS, unfitted
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
-    Both,
-    Categories,
     Chunks,
-    Cluster,
-    Control,
-    Costs,
-    Count,
-    Dose,
-    Features,
-    Ignore,
-    Outcome,
-    Outcomes,
-    Policies,
-    Population,
+    Details,
     Randomised,
     Seed,
-    Treated,
-    Treatment,
-    Treatments,
-    Value,
-    Weight,
-    as_costs,
+    Worth,
     as_share,
     split_names,
 )
 from unjoined.cli.program import Config, command
-from unjoined.cli.show import console, noted, print_json
+from unjoined.cli.show import Screen, noted, print_json, show_titled
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
 from unjoined.evaluate.arms import ArmEvaluation, evaluate_arms
-from unjoined.evaluate.estimate import Shown
 from unjoined.evaluate.evaluate import (
     Evaluation,
     cross_evaluate,
@@ -55,7 +37,11 @@ from unjoined.evaluate.evaluate import (
 )
 from unjoined.evaluate.tables import was_fitted_to
 from unjoined.evaluate.terms import N_FOLDS
+from unjoined.evaluate.verdict import AMBER, GREEN, RED
 from unjoined.targeting import assign_arms
+from unjoined.words import UNNAMED, Unit, is_bounded
+
+MOST_RULES = 3  # on one screen
 
 
 @command(
@@ -66,24 +52,9 @@ from unjoined.targeting import assign_arms
     "--population region \\\n  --outcome bought --treatment mailed --share 0.2 --json",
 )
 def evaluate(
-    ctx: typer.Context,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
+    tables: Tables,
+    worth: Worth,
     randomised: Randomised = False,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -115,8 +86,6 @@ def evaluate(
             "--threshold", help="Value of treating from this uplift on; repeatable."
         ),
     ] = None,
-    cost: Costs = "0",
-    value: Value = None,
     delta: Annotated[
         float | None,
         typer.Option(
@@ -153,12 +122,12 @@ def evaluate(
         float, typer.Option("--level", help="Level of the intervals.")
     ] = 0.95,
     chunks: Chunks = None,
+    details: Details = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
-    tables = Tables.of(ctx)
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
@@ -176,12 +145,11 @@ def evaluate(
         alone |= {"--chunks": chunks, "--randomised": randomised}
         _refuse_beside_control(alone)
         with noted() as notes:
-            money = cost, value
-            arms = _evaluate_arms(tables, model, estimator, folds, money, asked)
-        _show(arms, notes, as_json=as_json)
+            arms = _evaluate_arms(tables, model, estimator, folds, worth, asked)
+        _show(arms, notes, details=details, as_json=as_json)
         return
     asked["same"] = _same(same)
-    spent = _cost_in_outcomes(as_costs(cost)[""], value)
+    spent = _cost_in_outcomes(worth.costs()[""], worth.value)
     with noted() as notes:
         if model is None:
             if chunks:
@@ -208,19 +176,65 @@ def evaluate(
             found = evaluate_uplift(fitted, data, **asked)
         own = tables, data
         found = _beside(found, fitted, *own, before, unaffected, asked, cross=cross)
-    _show(_held_against(found, spent, delta), notes, as_json=as_json)
+    shown = _held_against(found, spent, delta)
+    turns = found.sensitivity
+    is_rate = turns is not None and turns.is_rate
+    called = worth.unit or getattr(fitted, "unit_", None)
+    unit = Unit.of_outcome(tables.columns["--outcome"] or "", called, is_rate=is_rate)
+    then = "" if config is None else f"Next: unjoined score --config {config}"
+    _show(shown, notes, unit, then, details=details, as_json=as_json)
 
 
-def _show(found: Shown, notes: list[Any], *, as_json: bool) -> None:
-    """Print what was found, as text or JSON."""
+def _show(
+    found: Evaluation | ArmEvaluation,
+    notes: list[Any],
+    unit: Unit = UNNAMED,
+    then: str = "",
+    *,
+    details: bool,
+    as_json: bool,
+) -> None:
+    """Print what was found: the ranking and the gains first, then tables; or JSON."""
+    screen = Screen(details=details, quiet=as_json)
+    if isinstance(found, ArmEvaluation):
+        colour, headline = AMBER, "What each treatment is worth, on these tables."
+        lines = found.sentences()
+    else:
+        colour, headline, lines = _answer(found, unit)
+        for line in found.sentences():
+            screen.more.print(line)
+    show_titled(screen.more, found.result_tables())
+    more = [] if details else ["Tables and intervals with --details."]
+    then = then if colour == GREEN else ""
+    screen.answer(colour, headline, [*lines, *more], then=then)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
-        return
-    out = console()
-    for line in str(
-        found
-    ).splitlines():  # one at a time: the console shows line ends as such
-        out.print(line, soft_wrap=True)
+
+
+def _answer(found: Evaluation, unit: Unit) -> tuple[str, str, list[str]]:
+    """Return a colour, whether the ranking beats a random order, and what rules gain."""
+    low, high = found.qini.interval(found.level)
+    if not is_bounded(low, high):
+        colour, does = RED, "cannot be held against a random order"
+    elif low > 0.0:
+        colour, does = GREEN, "beats a random order"
+    elif high < 0.0:
+        colour, does = RED, "does worse than a random order"
+    else:
+        colour, does = AMBER, "is not shown to beat a random order"
+    qini = unit.each(found.qini, found.level)
+    ruled = {"everyone": found.average, **found.rules}
+    what = "Offer to" if found.compliers is not None else "Treat"
+    lines = [
+        f"{what} {name}: {unit.each(gain, found.level)}."
+        for name, gain in list(ruled.items())[:MOST_RULES]
+    ]
+    lines.append(f"These numbers speak for {found.speaks_for:.0%} of people.")
+    if found.sensitivity is not None:
+        lines.append(
+            found.sensitivity.in_words(found.sensitivity.average, unit=unit.name)
+        )
+    return colour, f"Verdict ({colour}): the ranking {does}; Qini {qini}.", lines
 
 
 def _refuse_beside_control(given: dict[str, Any]) -> None:
@@ -237,7 +251,7 @@ def _evaluate_arms(
     model: Path | None,
     estimator: str,
     folds: int,
-    money: tuple[str, float | None],
+    worth: Worth,
     asked: dict[str, Any],
 ) -> ArmEvaluation:
     """Evaluate each of several treatments: by a model, or by fits without each fold."""
@@ -245,7 +259,7 @@ def _evaluate_arms(
         known = load_model(model)
         data = tables.of_model(known).read()
         _refuse_own_rows(known, data, model)
-        return evaluate_arms(known, data, **_assigned(data, *money), **asked)
+        return evaluate_arms(known, data, **_assigned(data, worth), **asked)
     if folds != N_FOLDS:
         raise InputError(
             f"several treatments are fitted without each of {N_FOLDS} folds, got --folds {folds}. "
@@ -254,23 +268,23 @@ def _evaluate_arms(
     seed = asked["random_state"]
     fitted = unfitted(estimator, seed, randomised=False, several=True)
     data = tables.read()
-    given = _assigned(data, *money)
+    given = _assigned(data, worth)
     return evaluate_arms(fitted.fit(data), data, **given, **asked)
 
 
-def _assigned(data: SeparateLabels, cost: str, value: float | None) -> dict[str, Any]:
+def _assigned(data: SeparateLabels, worth: Worth) -> dict[str, Any]:
     """Return who gets which treatment if each costs something, as evaluations take it."""
     arms = data.checked.arms[1:]
-    costs = [as_costs(cost, arms)[arm] for arm in arms]
+    costs = [worth.costs(arms)[arm] for arm in arms]
     if not any(costs):
         return {}
-    if value is None:
+    if worth.value is None:
         raise InputError(
             "--cost needs --value, what one unit of the outcome is worth, so that treatments can "
             "be held against what they cost."
         )
-    worth = partial(assign_arms, value=value, cost=costs)
-    return {"assignments": {"whatever is worth its cost": worth}}
+    assign = partial(assign_arms, value=worth.value, cost=costs)
+    return {"assignments": {"whatever is worth its cost": assign}}
 
 
 def _refuse_own_rows(

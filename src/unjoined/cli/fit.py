@@ -15,41 +15,27 @@ from unjoined._validation import OUTCOME, TREATMENT, check_option
 from unjoined.cli.inputs import MODEL, SUMS, Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
-    Both,
-    Categories,
     Checkpoint,
     Chunks,
-    Cluster,
-    Control,
-    Count,
-    Dose,
-    Features,
+    Details,
     Force,
-    Ignore,
-    Outcome,
-    Outcomes,
-    Policies,
-    Population,
     Randomised,
     Seed,
-    Treated,
-    Treatment,
-    Treatments,
-    Weight,
+    UnitName,
 )
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import (
+    Screen,
     cell_sizes,
-    console,
     estimate_facts,
     noted,
     print_json,
     show_cell_sizes,
     show_labels,
     show_uplift,
-    show_verdict,
     stop_if,
     uplift_summary,
+    verdict_line,
 )
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import available_bytes
@@ -64,7 +50,7 @@ from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.tables import cross_fit
 from unjoined.evaluate.verdict import RED, Verdict
 from unjoined.federated import PlannedSums, read_sums
-from unjoined.words import reach_in_words
+from unjoined.words import Unit, effect_in_words, open_in_words, reach_in_words
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,
@@ -94,23 +80,8 @@ Facts = dict[str, Any]
 )
 def fit(
     ctx: typer.Context,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
+    tables: Tables,
     randomised: Randomised = False,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
     estimator: Annotated[
         str,
         typer.Option(
@@ -132,20 +103,22 @@ def fit(
     model: Annotated[
         Path, typer.Option("--model", metavar="FILE", help="Where to write the model.")
     ] = Path("model.skops"),
+    unit: UnitName = None,
+    details: Details = False,
     force: Force = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Estimate uplift from tables or sums, and write the model to a file."""
-    tables = Tables.of(ctx)
     inputs = tables.paths + ([] if moments is None else [("--moments", moments)])
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
     check_option("--estimator", estimator, ESTIMATORS)
     if model.suffix != ".skops":
         raise InputError(f"--model {str(model)!r} must end in .skops.")
-    out = console(quiet=as_json)
+    screen = Screen(details=details, quiet=as_json)
+    out = screen.more
     with noted(lambda warning: _is_answered(warning, fitted.verdict_)) as notes:
         if moments is not None:
             _check_beside_sums(tables, estimator, checkpoint, chunks)
@@ -155,9 +128,12 @@ def fit(
             _show_features(out, fitted, {})
         else:
             tables.require("fit needs {}, or --moments with a file of sums.")
-            pieces = _in_pieces(out, tables, estimator, chunks)
+            pieces = _in_pieces(screen.out, tables, estimator, chunks)
             start = unfitted(
-                estimator, seed, randomised=randomised, several=control is not None
+                estimator,
+                seed,
+                randomised=randomised,
+                several=tables.control is not None,
             )
             if checkpoint is not None and not pieces:
                 raise InputError(
@@ -171,11 +147,11 @@ def fit(
         str(note) for note in notes if not isinstance(note, LeftOutWarning)
     ]
     fitted.left_out_ = facts.get("left_out", {})
+    name_outcome(fitted, tables.columns["--outcome"] or "", unit)
     written = save_model(fitted, model)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     facts |= show_fit(out, fitted) | {"warnings": notes}
-    out.print(f"Wrote {written}.")
     facts["rows_held"] = rows_held(fitted)
     if facts["rows_held"]:
         out.print(
@@ -187,12 +163,58 @@ def fit(
     if config is not None:
         same = (ctx.default_map or {}).get("model") == str(model)
         spelled = f"--config {config}" + ("" if same else f" --model {written}")
-    is_red = fitted.verdict_.colour == RED
-    if not is_red:
-        out.print(f"Next: unjoined score {spelled}", soft_wrap=True)
+    verdict: Verdict = fitted.verdict_
+    is_red = verdict.colour == RED
+    held = " It holds data about people." * bool(facts["rows_held"])
+    used = _used(fitted, facts) + " More with --details." * (not details)
+    lines = [*([] if is_red else [*answer_lines(fitted), open_line(fitted)]), used]
+    screen.answer(
+        verdict.colour,
+        verdict_line(verdict),
+        [line for line in lines if line] + [f"Wrote {written}.{held}"],
+        then="" if is_red else f"Next: unjoined score {spelled}",
+    )
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
     stop_if(is_red)
+
+
+def name_outcome(model: UpliftEstimator, outcome: str, unit: str | None) -> None:
+    """Let a model say what outcomes are called, in its words and in those about it."""
+    for one in (model, *getattr(model, "models_", {}).values()):
+        is_rate = getattr(one, "_is_rate", False)
+        one.unit_ = Unit.of_outcome(outcome, unit, is_rate=is_rate).name
+
+
+def answer_lines(model: UpliftEstimator) -> list[str]:
+    """Return what a model found, as far as it fits on one screen."""
+    lines = model.summary_lines()
+    if isinstance(model, ArmUplift):
+        return [lines["arms"]] if "arms" in lines else []
+    average = getattr(model, "average_effect_", None)
+    if average is not None and not getattr(model, "randomised", False):
+        most, is_dose = model._largest_effect, model.identification_.is_dose
+        lines["average"] = effect_in_words(
+            average, most, is_dose=is_dose, unit=model._unit
+        )
+    kept = ("compliers", "average", "differences")
+    return [lines[about] for about in kept if about in lines]
+
+
+def open_line(model: UpliftEstimator) -> str:
+    """Return what is not tested, and how much of it would turn the average effect."""
+    record = getattr(model, "gain_", None)
+    alike = getattr(model, "randomised", False) or len(model.populations_) < 2
+    claim = None if record is None or alike else record.claim()
+    what = "the average effect"
+    return open_in_words(model.verdict_, claim, model._unit, what)
+
+
+def _used(model: UpliftEstimator, facts: Facts) -> str:
+    """Say how many features of how many rows were used, and which columns were not."""
+    names = ", ".join(facts.get("left_out", {}))
+    said = f"{model.n_features_in_} features" + f"; left out: {names}" * bool(names)
+    return f"{said}."
 
 
 def _is_answered(warning: Warning, verdict: Verdict) -> bool:
@@ -413,4 +435,4 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["effect_varies_with"] = dict(zip(map(str, labels), shares, strict=True))
     if (ends := getattr(fitted, "effect_range_", None)) is not None:
         facts["nine_in_ten"] = [float(end) for end in ends]
-    return facts | {"verdict": show_verdict(out, fitted.verdict_)}
+    return facts | {"verdict": fitted.verdict_.to_dict()}

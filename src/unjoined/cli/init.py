@@ -220,15 +220,15 @@ def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:
         '# ignore = ["a_column"]  # columns that are not features',
         'model = "model.skops"',
     ]
+    lines += [
+        '# unit = "purchases"  # what outcomes are called, and currency = "EUR"',
+        "# value = 8  # of one unit of the outcome; cost = 0.5 of treating a person",
+        '# share = "30%"  # whom to treat, or budget = 300; default: all who are worth it',
+    ]
     if "table" in settings:
-        lines += [
-            f"table = {said(settings['table'])}",
-            "",
-            "[score]",
-            'out = "list.csv"',
-        ]
+        lines.append(f"table = {said(settings['table'])}")
         lines += [f"keep = {said(settings['keep'])}"] if "keep" in settings else []
-        lines.append('# share = "30%"')
+        lines += ["", "[score]", 'out = "list.csv"']
     return "\n".join(lines) + "\n"
 
 

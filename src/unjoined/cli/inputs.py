@@ -7,18 +7,35 @@ import re
 from collections.abc import Iterable, Sequence
 from copy import copy
 from glob import glob
-from inspect import signature
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from unjoined._typing import Array
 from unjoined._validation import did_you_mean, shown
-from unjoined.cli.options import as_policies, split_names
-from unjoined.cli.program import SETTINGS_TABLES
+from unjoined.cli.options import (
+    Both,
+    Categories,
+    Cluster,
+    Control,
+    Count,
+    Dose,
+    Features,
+    Ignore,
+    Outcome,
+    Outcomes,
+    Policies,
+    Population,
+    Treated,
+    Treatment,
+    Treatments,
+    Weight,
+    as_policies,
+    split_names,
+)
+from unjoined.cli.program import SETTINGS_TABLES, SharedOptions
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import (
@@ -50,28 +67,28 @@ Input = tuple[str, Named]  # the option, and what it names
 Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 
 
-class Tables:
+class Tables(SharedOptions):
     """The tables and columns that a command line names, each column with one meaning."""
 
     def __init__(
         self,
-        outcomes: Sequence[str] | None = None,
-        treatments: Sequence[str] | None = None,
-        both: Sequence[str] | None = None,
-        policies: Sequence[str] | None = None,
+        outcomes: Outcomes = None,
+        treatments: Treatments = None,
+        both: Both = None,
+        policies: Policies = None,
         *,
-        outcome: str = "",
-        treatment: str = "",
-        population: str | None = None,
-        features: str | None = None,
-        ignore: str | None = None,
-        categories: str | None = None,
-        weight: str | None = None,
-        cluster: str | None = None,
-        count: str | None = None,
-        treated: Sequence[str] | None = None,
-        dose: bool = False,
-        control: str | None = None,
+        outcome: Outcome = "",
+        treatment: Treatment = "",
+        population: Population = None,
+        features: Features = None,
+        ignore: Ignore = None,
+        categories: Categories = None,
+        weight: Weight = None,
+        cluster: Cluster = None,
+        count: Count = None,
+        treated: Treated = None,
+        dose: Dose = False,
+        control: Control = None,
     ) -> None:
         """Check what can be checked before a table is read."""
         # By population; under "" if a column tells the population.
@@ -101,12 +118,6 @@ class Tables:
             str, ...
         ] = ()  # columns of text files that are left as they are written
         self._check_columns(has_features=features is not None)
-
-    @classmethod
-    def of(cls, ctx: typer.Context) -> Tables:
-        """Take what a command was given, by the names of its parameters."""
-        names = signature(cls).parameters
-        return cls(**{name: v for name, v in ctx.params.items() if name in names})
 
     def require(self, needs: str) -> None:
         """Say which of the tables and labels is missing.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unjoined._typing import Frame
 from unjoined._validation import check_share, did_you_mean, shown
+from unjoined.cli.program import SharedOptions
 from unjoined.errors import InputError, TableError
+from unjoined.words import Unit
 
 TABLES = (
     "Once for each population, or one TABLE with --population. A table is a file (CSV, "
@@ -178,6 +181,14 @@ People = Annotated[
         help="People to score: a file, shop.duckdb:TABLE, book.xlsx:SHEET or a query.",
     ),
 ]
+ChooseFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="TABLE",
+        help="People to choose from; default: those of the tables.",
+    ),
+]
 Keep = Annotated[
     str | None,
     typer.Option(
@@ -215,6 +226,27 @@ Value = Annotated[
     ),
 ]
 
+Details = Annotated[
+    bool,
+    typer.Option("--details", help="Say all that was found, with numbers."),
+]
+UnitName = Annotated[
+    str | None,
+    typer.Option(
+        "--unit",
+        metavar="WORD",
+        help="What outcomes are called, such as purchases; default: by the outcome's name.",
+    ),
+]
+Currency = Annotated[
+    str,
+    typer.Option(
+        "--currency",
+        metavar="WORD",
+        help="Written after amounts of money, such as EUR.",
+    ),
+]
+
 Chunks = Annotated[
     bool | None,
     typer.Option(
@@ -222,6 +254,32 @@ Chunks = Annotated[
         help="Read tables in pieces, or not; default: if they are larger than memory allows.",
     ),
 ]
+
+
+class Worth(SharedOptions):
+    """What an outcome is called and worth, and what treating costs."""
+
+    def __init__(
+        self,
+        value: Value = None,
+        cost: Costs = "0",
+        unit: UnitName = None,
+        currency: Currency = "",
+    ) -> None:
+        """Take them as they are: which treatments there are is known later."""
+        self.value, self.cost = value, cost
+        self.unit, self.currency = unit, currency
+
+    def costs(self, arms: Sequence[str] = ()) -> dict[str, float]:
+        """Return what each of several treatments costs, or the only one, under ""."""
+        return as_costs(self.cost, arms)
+
+    def unit_of(self, model: Any) -> Unit:
+        """Return what outcomes are called: as was said now, when the model was fitted, or not."""
+        known: Unit = model._unit
+        if self.unit is not None:
+            known = Unit(self.unit, getattr(model, "_is_rate", False))
+        return replace(known, currency=self.currency)
 
 
 def split_names(option: str, names: str | None) -> list[str]:

@@ -6,9 +6,11 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from functools import wraps
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -45,6 +47,14 @@ COMMANDS = {
         "report",
         "Write a report: whom to treat, what it brings, how far to trust it.",
     ),
+    "explain": (
+        "explain",
+        "Say what raises and lowers the uplift of one person, against the average.",
+    ),
+    "compare": (
+        "compare",
+        "Say what changed from one model to the next: gains on the same tables, and decisions.",
+    ),
     "rule": (
         "rule",
         "Find a rule that people can read: a few conditions say whom to treat.",
@@ -67,21 +77,74 @@ COMMANDS = {
 LOADED: dict[
     str, tuple[Callable[..., None], str | None]
 ] = {}  # functions and their examples
-Function = TypeVar("Function", bound=Callable[..., None])
+Function = Callable[..., None]
+
+
+class SharedOptions:
+    """Options that several commands have: what the class is made with, declared there once."""
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Take what a command was given, by the names of its parameters."""
+        names = signature(cls).parameters
+        return cls(**{name: value for name, value in given.items() if name in names})
 
 
 def command(*examples: str) -> Callable[[Function], Function]:
-    """Make a function a command of the program, with examples below its help."""
+    """Make a function a command of the program, with examples below its help.
+
+    A parameter that is annotated with a kind of `SharedOptions` stands for all of these options.
+    """
     lines = "\n".join(
         f"  {line}" for example in examples for line in example.splitlines()
     )
     epilog = f"\b\nExample{'s' * (len(examples) > 1)}:\n{lines}" if examples else None
 
     def register(function: Function) -> Function:
-        LOADED[function.__name__.replace("_", "-")] = function, epilog
+        LOADED[function.__name__.replace("_", "-")] = _spread(function), epilog
         return function
 
     return register
+
+
+def _spread(function: Function) -> Function:
+    """Return a command that takes shared options one by one, as the program offers them."""
+    options: list[Parameter] = []
+    shared: dict[str, type[SharedOptions]] = {}
+    for name, parameter in signature(function, eval_str=True).parameters.items():
+        kind = parameter.annotation
+        if isinstance(kind, type) and issubclass(kind, SharedOptions):
+            shared[name] = kind
+            options += signature(kind, eval_str=True).parameters.values()
+        else:
+            options.append(parameter)
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        groups = {name: kind.of(given) for name, kind in shared.items()}
+        own = signature(function).parameters
+        function(**groups, **{k: v for k, v in given.items() if k in own})
+
+    by_name = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in options]
+    run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]
+    return run
+
+
+def given_words(ctx: typer.Context, names: Iterable[str] | None = None) -> list[str]:
+    """Return the options of a command line, or some of them, as they were typed."""
+    words: list[str] = []
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        source = ctx.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        if names is not None and name not in names:
+            continue
+        value = ctx.params[name]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            said = f"{each:g}" if isinstance(each, float) else str(each)
+            words += [parameter.opts[0], *([] if each is True else [said])]
+    return words
 
 
 def make_app(words: list[str]) -> typer.Typer:
@@ -203,11 +266,14 @@ SHARED = (
     *COLUMNS,
     "model",
     "table",
+    "keep",
     "seed",
     "share",
     "budget",
     "cost",
     "value",
+    "unit",
+    "currency",
 )
 
 
@@ -224,7 +290,7 @@ def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, An
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
         # Evaluate is for a model of other rows.
         elif name in known and not (
-            (name == "table" and command in IN_DATABASE)
+            (name in ("table", "keep") and command in IN_DATABASE)
             or (name == "model" and command == "evaluate")
         ):
             chosen[name] = value

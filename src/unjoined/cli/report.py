@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from unjoined._support import import_extra
-from unjoined._typing import Frame
+from unjoined._validation import check_option
+from unjoined.cli.fit import name_outcome
 from unjoined.cli.inputs import (
     QUERY,
     TABLE,
     Input,
+    Named,
     Tables,
     as_table,
     check_paths,
@@ -23,40 +23,23 @@ from unjoined.cli.inputs import (
 )
 from unjoined.cli.options import (
     AsJson,
-    Both,
     Budget,
-    Categories,
-    Cluster,
-    Control,
-    Costs,
-    Count,
+    ChooseFrom,
     DespiteRed,
-    Dose,
-    Features,
     Force,
-    Ignore,
     Keep,
     Model,
     NeverHarms,
-    Outcome,
-    Outcomes,
-    Policies,
-    Population,
     Seed,
     Share,
-    Treated,
-    Treatment,
-    Treatments,
-    Value,
-    Weight,
-    as_costs,
+    Worth,
     as_share,
     select_columns,
     split_names,
 )
 from unjoined.cli.program import Config, command
-from unjoined.cli.score import WRITTEN
-from unjoined.cli.show import console, noted, print_json, stop_if
+from unjoined.cli.score import WRITTEN, ArmCosts, Scored, Target, write_arms
+from unjoined.cli.show import Screen, console, noted, print_json, stop_if
 from unjoined.data.files import table_ending
 from unjoined.data.tables import read_table
 from unjoined.data.write import write_table
@@ -67,8 +50,12 @@ from unjoined.estimators.persist import load_model
 from unjoined.evaluate.verdict import RED
 from unjoined.export import export_sql
 from unjoined.report.facts import Origin, Terms
-from unjoined.report.page import report_with_numbers
-from unjoined.targeting import treatment_rank
+from unjoined.report.page import CSV, MARKDOWN, report_with_numbers
+from unjoined.words import UNNAMED
+
+PAGES = (".html", ".htm")
+FORMATS = {"html": PAGES, "md": (MARKDOWN,), "csv": (CSV,)}
+MOST_SENTENCES = 2  # of the expected gain, on one screen
 
 
 @command(
@@ -78,45 +65,29 @@ from unjoined.targeting import treatment_rank
 )
 def report(
     ctx: typer.Context,
+    tables: Tables,
+    worth: Worth,
     model: Model,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
-    unit: Annotated[
-        str | None,
-        typer.Option("--unit", help="What outcomes are called, such as purchases."),
-    ] = None,
-    value: Value = None,
-    cost: Costs = "0",
-    currency: Annotated[
-        str, typer.Option("--currency", help="Written after amounts of money.")
-    ] = "",
     share: Share = None,
     budget: Budget = None,
-    table: Annotated[
+    table: ChooseFrom = None,
+    kind: Annotated[
         str | None,
         typer.Option(
-            "--table",
-            metavar="TABLE",
-            help="People to choose from; default: those of the tables.",
+            "--format",
+            metavar="WORD",
+            help="html, md for a model card, or csv for the segments; default: by --out.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to write, .html.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write: .html, .md or .csv.",
+            show_default="report.html",
+        ),
+    ] = None,
     list_out: Annotated[
         Path | None,
         typer.Option(
@@ -131,6 +102,9 @@ def report(
     title: Annotated[
         str, typer.Option("--title", help="Heading of the report.")
     ] = "Whom to treat",
+    author: Annotated[
+        str, typer.Option("--author", metavar="NAME", help="Who makes it.")
+    ] = "",
     held_out: Annotated[
         bool,
         typer.Option(
@@ -143,8 +117,8 @@ def report(
     config: Config = None,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables.of(ctx)
     tables.require("report needs {}.")
+    out = _path_of(out, kind)
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
     _check_files(
@@ -152,10 +126,9 @@ def report(
     )
     kept = split_names("--keep", keep)
     fraction = None if share is None else as_share(share)
-    terms = Terms(unit or f"units of {outcome}", value, currency=currency)
+    terms = Terms("", worth.value, currency=worth.currency)
     if tables.control is None:
-        costs = as_costs(cost)
-        terms = replace(terms, cost=costs[""], share=fraction, budget=budget)
+        terms = replace(terms, cost=worth.costs()[""], share=fraction, budget=budget)
     elif fraction is not None:
         raise InputError(
             "--share says how many get one treatment, and --control says that there are several. "
@@ -163,16 +136,13 @@ def report(
         )
     fitted = load_model(model)
     if isinstance(fitted, ArmUplift):
-        costs = as_costs(cost, fitted.arms_)
-        terms = replace(terms, costs=costs, budget=budget)
+        terms = replace(terms, costs=worth.costs(fitted.arms_), budget=budget)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
-        if unit is None and set(np.unique(data["y"][data.rows("outcome")])) <= {
-            0.0,
-            1.0,
-        }:
-            terms = replace(terms, unit="responses")
+        if worth.unit is None and not hasattr(fitted, "unit_"):
+            name_outcome(fitted, tables.columns["--outcome"] or "", None)
+        terms = replace(terms, unit=worth.unit_of(fitted).name)
         known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
         people = again = None
         if table is not None:
@@ -203,6 +173,7 @@ def report(
             list_out.name if list_out is not None and is_beside else None,
             tuple(f"{name!r} {why}".rstrip() for name, why in known.items()),
             again,
+            author,
         )
         written, numbers = report_with_numbers(
             fitted,
@@ -217,17 +188,21 @@ def report(
             random_state=seed,
         )
     stops = numbers["colour"] == RED and not despite_red
-    screen = console(quiet=as_json)
-    if people is not None and list_out is not None:
-        features_of = select_columns(people, names, title=repr(table))
-        _write_list(
-            list_out, fitted, features_of, people.select(kept), None if stops else terms
-        )
-    if list_out is not None:
+    lines = [*numbers["sentences"][:MOST_SENTENCES], f"Trust: {numbers['trust']}."]
+    if table is not None and list_out is not None:
+        decided = None if stops else terms
+        files = (as_table(table), kept, list_out)
+        _write_list(fitted, numbers["colour"], decided, terms, *files)
         column = "treat" if tables.control is None else "treatment"
         warned = f" It has no column {column}: the report is red and says why." * stops
-        screen.print(f"Wrote {list_out}, the list of people.{warned}")
-    screen.print(f"Wrote {written}. Open it in a browser; it needs no network.")
+        lines.append(f"Wrote {list_out}, the list of people.{warned}")
+    is_page = written.suffix.lower() in PAGES
+    opens = " Open it in a browser; it needs no network." * is_page
+    lines.append(f"Wrote {written}.{opens}")
+    screen = Screen(details=False, quiet=as_json)
+    screen.answer(
+        numbers["colour"], f"Verdict ({numbers['colour']}): {numbers['verdict']}", lines
+    )
     if as_json:
         files_written = {
             "report": str(written),
@@ -235,6 +210,21 @@ def report(
         }
         print_json(files_written | numbers | {"warnings": notes})
     stop_if(stops)
+
+
+def _path_of(out: Path | None, kind: str | None) -> Path:
+    """Return the file to write, whose ending says what kind of report it is."""
+    if kind is not None:
+        check_option("--format", kind, FORMATS)
+    if out is None:
+        return Path(f"report.{kind or 'html'}")
+    endings = (*PAGES, MARKDOWN, CSV) if kind is None else FORMATS[kind]
+    if out.suffix.lower() not in endings:
+        asked = "" if kind is None else f"--format {kind}: "
+        raise InputError(
+            f"{asked}--out {str(out)!r} must end in {' or '.join(endings)}."
+        )
+    return out
 
 
 def _check_files(
@@ -255,8 +245,6 @@ def _check_files(
         raise InputError(
             "--keep copies columns to the list of people: give --table too."
         )
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--out {str(out)!r} must end in .html.")
     outputs = [("--out", out, TABLE)]
     if list_out is not None:
         if table_ending(list_out) not in WRITTEN:
@@ -269,29 +257,24 @@ def _check_files(
 
 
 def _write_list(
-    path: Path, model: UpliftEstimator, people: Frame, kept: Frame, terms: Terms | None
+    model: UpliftEstimator,
+    colour: str,
+    decided: Terms | None,
+    terms: Terms,
+    table: Named,
+    keep: list[str],
+    path: Path,
 ) -> None:
-    """Write people with the columns that say who they are, and decide by terms.
-
-    The best come first or, of several treatments, people as they are in the table.
-    """
-    uplift = model.predict_gain(people)
-    columns = {name: kept.column(name) for name in kept.column_names}
-    columns = columns or {"row": np.arange(len(uplift))}
+    """Write people as the command score does; nobody is chosen without terms."""
     if isinstance(model, ArmUplift):
-        for arm, column in zip(model.arms_, uplift.T, strict=True):
-            columns[f"uplift_{arm}"] = column
-        if terms is not None:
-            names = np.array([model.control_, *model.arms_])
-            columns["treatment"] = names[terms.assign(model.arms_, uplift)]
-        write_table(import_extra("pyarrow", extra="cli").table(columns), path)
+        paid = ArmCosts.of(model, dict(terms.costs), terms.value, terms.budget, UNNAMED)
+        write_arms(console(quiet=True), paid, table, keep, path, stops=decided is None)
         return
-    rank = treatment_rank(uplift)
-    columns |= {"uplift": uplift, "rank": rank}
-    if terms is not None:
-        columns["treat"] = rank <= int(terms.rule(uplift).sum() + 1e-9)
-    listed = import_extra("pyarrow", extra="cli").table(columns)
-    write_table(listed.take(np.argsort(rank)), path)
+    target = None
+    if decided is not None:
+        share = None if terms.share is None else str(terms.share)
+        target = Target(share, None, None, terms.budget, terms.cost, terms.value)
+    write_table(Scored.of_table(model, table, keep).listed(colour, target), path)
 
 
 def command_line(ctx: typer.Context) -> str:

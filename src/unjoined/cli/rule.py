@@ -12,36 +12,26 @@ from unjoined._validation import did_you_mean, shown
 from unjoined.cli.inputs import QUERY, TABLE, Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
-    Both,
-    Categories,
-    Cluster,
-    Control,
-    Costs,
-    Count,
     DespiteRed,
-    Dose,
-    Features,
+    Details,
     Force,
-    Ignore,
     Keep,
     Model,
-    Outcome,
-    Outcomes,
-    Policies,
-    Population,
     Seed,
     Share,
-    Treated,
-    Treatment,
-    Treatments,
-    Value,
-    Weight,
-    as_costs,
+    Worth,
     as_share,
     split_names,
 )
 from unjoined.cli.program import Config, command
-from unjoined.cli.show import console, noted, print_json, stop_if
+from unjoined.cli.show import (
+    Screen,
+    noted,
+    print_json,
+    show_titled,
+    stop_if,
+    verdict_line,
+)
 from unjoined.data.write import replace_file
 from unjoined.errors import InputError
 from unjoined.estimators.arms import ArmUplift
@@ -57,24 +47,9 @@ from unjoined.targeting import TreeRule, learn_rule
     "unjoined rule --config shop/unjoined.toml --share 30% --by age,orders --sql rule.sql",
 )
 def rule(
-    ctx: typer.Context,
+    tables: Tables,
+    worth: Worth,
     model: Model,
-    outcomes: Outcomes = None,
-    treatments: Treatments = None,
-    both: Both = None,
-    policies: Policies = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    weight: Weight = None,
-    cluster: Cluster = None,
-    count: Count = None,
-    treated: Treated = None,
-    dose: Dose = False,
-    control: Control = None,
     depth: Annotated[
         int,
         typer.Option(
@@ -89,8 +64,6 @@ def rule(
             help="Columns that the rule may name, comma-separated; default: all features.",
         ),
     ] = None,
-    value: Value = None,
-    cost: Costs = "0",
     share: Share = None,
     sql: Annotated[
         Path | None,
@@ -106,12 +79,12 @@ def rule(
     ] = None,
     despite_red: DespiteRed = False,
     force: Force = False,
+    details: Details = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Find a rule that people can read: a few conditions say whom to treat."""
-    tables = Tables.of(ctx)
     tables.require("rule needs {}.")
     written = [] if sql is None else [("--sql", sql, QUERY)]
     written += [] if picture is None else [("--picture", picture, TABLE)]
@@ -121,41 +94,42 @@ def rule(
     if sql is None and keep is not None:
         raise InputError("--keep copies columns to the query of --sql: give --sql too.")
     fitted = load_model(model)
-    asked = _money(fitted, cost, value) | {"max_depth": depth, "random_state": seed}
+    asked = _money(fitted, worth) | {"max_depth": depth, "random_state": seed}
     asked["share"] = None if share is None else as_share(share)
     asked["features"] = split_names("--by", by) or None
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
         _check_columns(asked["features"], data.feature_names or [])
         found = learn_rule(fitted, data, **asked)
-    out = console(quiet=as_json)
-    stops = fitted.verdict_.colour == RED and not despite_red
-    if stops:
-        out.print(
-            "The verdict on the tables is red, so that no rule is written: "
-            f"{fitted.verdict_.reason}"
+    screen = Screen(details=details, quiet=as_json)
+    verdict = fitted.verdict_
+    stops = verdict.colour == RED and not despite_red
+    lines = ["No rule is written, because the verdict is red."]
+    if not stops:
+        unit = worth.unit_of(fitted)
+        lines = found.sentences(
+            worth.currency if worth.value is not None else unit.name
         )
-    else:
-        for line in str(found).splitlines():
-            out.print(line, soft_wrap=True)
+        show_titled(screen.more, found.result_tables())
         _write(found, sql, table, split_names("--keep", keep), picture)
-        for file in (sql, picture):
-            if file is not None:
-                out.print(f"Wrote {file}.")
+        lines += [verdict.untested] * bool(verdict.untested)
+        lines += [f"Wrote {file}." for file in (sql, picture) if file is not None]
+        lines += ["Its groups, and what they gain, with --details."] * (not details)
+    screen.answer(verdict.colour, verdict_line(verdict), lines)
     if as_json:
         facts = {} if stops else found.to_dict()
         print_json(facts | {"colour": fitted.verdict_.colour, "warnings": notes})
     stop_if(stops)
 
 
-def _money(fitted: Any, cost: str, value: float | None) -> dict[str, Any]:
+def _money(fitted: Any, worth: Worth) -> dict[str, Any]:
     """Return what outcomes are worth and what treating costs."""
     several = isinstance(fitted, ArmUplift)
-    costs = as_costs(cost, fitted.arms_ if several else ())
-    if value is None and any(costs.values()):
+    costs = worth.costs(fitted.arms_ if several else ())
+    if worth.value is None and any(costs.values()):
         raise InputError("--cost needs --value, what one unit of the outcome is worth.")
-    worth = 1.0 if value is None else value
-    return {"value": worth, "cost": costs if several else costs[""]}
+    value = 1.0 if worth.value is None else worth.value
+    return {"value": value, "cost": costs if several else costs[""]}
 
 
 def _check_columns(asked: list[str] | None, known: list[str]) -> None:

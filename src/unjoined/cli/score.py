@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,30 +21,29 @@ from unjoined.cli.inputs import TABLE, Named, as_table, check_paths, written_col
 from unjoined.cli.options import (
     AsJson,
     Budget,
-    Costs,
     DespiteRed,
+    Details,
     Force,
     Keep,
     Model,
     People,
     Share,
-    Value,
-    as_costs,
+    Worth,
     as_share,
     select_columns,
     split_names,
 )
-from unjoined.cli.program import Config, command
+from unjoined.cli.program import Config, command, given_words
 from unjoined.cli.show import (
-    console,
+    Screen,
     estimate_facts,
     noted,
     print_json,
     show_uplift,
-    show_verdict,
     stop_if,
     tell_progress,
     uplift_summary,
+    verdict_line,
 )
 from unjoined.data.files import table_ending
 from unjoined.data.tables import estimate_rows, scan_table
@@ -56,24 +56,26 @@ from unjoined.evaluate.estimate import NEARLY_ALL, Estimate
 from unjoined.evaluate.verdict import RED
 from unjoined.targeting import assign_arms, treatment_rank
 from unjoined.words import (
+    Unit,
+    brief,
     interval,
-    is_bounded,
+    open_in_words,
+    places_of,
     reach_in_words,
-    signed,
-    span,
-    with_interval,
 )
 
 PIECE_ROWS = 200_000  # people scored together
 INTERVAL = ("uplift_low", "uplift_high")
-LIST_COLUMNS = (
+LIST_COLUMNS = (  # that the list itself writes
     "row",
+    "treat",
+    "rank",
     "uplift",
     *INTERVAL,
-    "rank",
-    "treat",
     "flags",
-)  # that the list itself writes
+    "reason",
+    "verdict",
+)
 WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
 ODD = {  # what is said of so many people
     "tied": "people are tied where the list ends; those first in the table are on it.",
@@ -82,6 +84,10 @@ ODD = {  # what is said of so many people
     "outside_training": "people are unlike all rows that the model was fitted to; see the column "
     "flags.",
 }
+NO_COLUMN = (
+    "The list has no column treat, because the verdict is red: nobody should be chosen by these "
+    "scores. If you know better, --despite-red writes the column."
+)
 SAME = 1e-9  # of the largest uplift: people who differ by less are tied
 
 
@@ -127,16 +133,34 @@ class Target:
         if self.share is not None:
             as_share(self.share)
 
+    @property
+    def least(self) -> float:
+        """The uplift from which on treating is worth it."""
+        if self.value is not None and self.threshold is None:
+            return self.cost / self.value if self.value else np.inf
+        return 0.0 if self.threshold is None else self.threshold
+
+    def reasons(self, uplift: Array, chosen: BoolArray, why: Any) -> Any:
+        """Return why each person is on the list or not, with the features that weigh most."""
+        worth = "worth its cost" if self.cost and self.value else "gains most"
+        low = "below the threshold" if self.threshold is not None else "loses by it"
+        if self.threshold is None and self.least > 0.0:
+            low = "gains less than it costs"
+        decided = np.select(
+            [chosen & (uplift >= 0.0), chosen, uplift < 0.0, uplift < self.least],
+            [worth, "on the list, but loses by it", "loses by it", low],
+            "others gain more",
+        )
+        colon = np.where(why == "", "", ": ")
+        return decided.astype(object) + colon + why
+
     def count(self, uplift: Array) -> int:
         """Return how many to treat of people in order of their uplift, the best first."""
         if self.share is not None:
             return int(as_share(self.share) * len(uplift) + 1e-9)
         if self.top is not None:
             return min(self.top, len(uplift))
-        least = 0.0 if self.threshold is None else self.threshold
-        if self.value is not None and self.threshold is None:
-            least = self.cost / self.value if self.value else np.inf
-        n = int(np.count_nonzero(uplift >= least))
+        n = int(np.count_nonzero(uplift >= self.least))
         if self.budget is not None:
             n = int(min(n, self.budget / self.cost + 1e-9))
         return n
@@ -148,8 +172,10 @@ class Target:
     "unjoined score --model model.skops --table customers.csv --share 30% --out list.xlsx",
 )
 def score(
+    ctx: typer.Context,
     model: Model,
     table: People,
+    worth: Worth,
     out: Annotated[
         Path,
         typer.Option(
@@ -170,9 +196,8 @@ def score(
         ),
     ] = None,
     budget: Budget = None,
-    cost: Costs = "0",
-    value: Value = None,
     keep: Keep = None,
+    details: Details = False,
     despite_red: DespiteRed = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -192,32 +217,49 @@ def score(
             "that name. Rename yours in the table."
         )
     fitted = load_model(model)
-    screen = console(quiet=as_json)
+    screen = Screen(details=details, quiet=as_json)
+    stops = fitted.verdict_.colour == RED and not despite_red
     if isinstance(fitted, ArmUplift):
         if share is not None or top is not None or threshold is not None:
             raise InputError(
                 "--share, --top and --threshold say how many get one treatment, and this model is "
                 "of several. Say --budget with --cost NAME=MONEY,... and --value, or neither."
             )
-        paid = ArmCosts.of(fitted, as_costs(cost, fitted.arms_), value, budget)
+        paid = ArmCosts.of(
+            fitted,
+            worth.costs(fitted.arms_),
+            worth.value,
+            budget,
+            worth.unit_of(fitted),
+        )
         with noted() as notes:
-            facts = write_arms(screen, paid, people, kept, out, despite_red=despite_red)
-        if as_json:
-            print_json(facts | {"warnings": notes})
-        stop_if(fitted.verdict_.colour == RED and not despite_red)
-        return
-    target = Target(share, top, threshold, budget, as_costs(cost)[""], value)
-    with noted() as notes:
-        scored = Scored.of_table(fitted, people, kept)
+            facts, lines = write_arms(screen.more, paid, people, kept, out, stops=stops)
+    else:
+        target = Target(share, top, threshold, budget, worth.costs()[""], worth.value)
+        with noted() as notes:
+            scored = Scored.of_table(fitted, people, kept)
+        chosen = None if stops else target
+        unit = worth.unit_of(fitted)
+        facts, lines = show_list(screen.more, fitted, scored, chosen, unit)
+        written = write_table(scored.listed(fitted.verdict_.colour, chosen), out)
+        facts = {"out": str(written)} | facts
     for note in getattr(fitted, "notes_", ()):
-        screen.print(f"When the model was fitted: {note}")
-    stops = fitted.verdict_.colour == RED and not despite_red
-    facts = show_list(screen, fitted, scored, None if stops else target)
-    written = write_table(scored.listed(None if stops else target), out)
-    screen.print(f"Wrote {written}.")
+        lines.append(f"When the model was fitted: {note}")
+    screen.answer(
+        fitted.verdict_.colour,
+        verdict_line(fitted.verdict_),
+        [*lines, f"Wrote {facts['out']}." + " More with --details." * (not details)],
+        then="" if stops or config is None else _next_step(ctx),
+    )
     if as_json:
-        print_json({"out": str(written)} | facts | {"warnings": notes})
+        print_json(facts | {"warnings": notes})
     stop_if(stops)
+
+
+def _next_step(ctx: typer.Context) -> str:
+    """Return the command that makes a report of the same decision."""
+    same = ("config", "share", "budget", "value", "cost", "unit", "currency")
+    return f"Next: unjoined report {shlex.join(given_words(ctx, same))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +270,7 @@ class ArmCosts:
     costs: Array  # (J,) money
     value: float  # of one unit of the outcome
     budget: float | None
+    unit: Unit
 
     @classmethod
     def of(
@@ -236,6 +279,7 @@ class ArmCosts:
         costs: dict[str, float],
         value: float | None,
         budget: float | None,
+        unit: Unit,
     ) -> ArmCosts:
         """Refuse costs that nothing is held against."""
         if any(costs.values()) and value is None:
@@ -250,6 +294,7 @@ class ArmCosts:
             np.array([costs[arm] for arm in model.arms_]),
             1.0 if value is None else value,
             budget,
+            unit,
         )
 
 
@@ -260,15 +305,15 @@ def write_arms(
     keep: list[str],
     file: Path,
     *,
-    despite_red: bool,
-) -> dict[str, Any]:
+    stops: bool,
+) -> tuple[dict[str, Any], list[str]]:
     """Write each person's uplift by every treatment and which to give; say what that brings."""
     arrow = import_extra("pyarrow", extra="cli")
     model = paid.model
     pieces = list(_score_pieces(model, table, keep))
     if not pieces:
         raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
-    kept, uplift, _, _, missing, outside, ignored = zip(*pieces, strict=True)
+    kept, uplift, _, _, missing, outside, ignored, _ = zip(*pieces, strict=True)
     found = np.concatenate(uplift)
     n = len(found)
     rows = arrow.concat_tables(kept, promote_options="permissive")
@@ -276,7 +321,6 @@ def write_arms(
     for arm, column in zip(model.arms_, found.T, strict=True):
         rows = rows.append_column(f"uplift_{arm}", [column])
     chosen = np.zeros(n, dtype=np.int64)
-    stops = model.verdict_.colour == RED and not despite_red
     if not stops:
         chosen = assign_arms(
             found, value=paid.value, cost=paid.costs, budget=paid.budget
@@ -286,41 +330,38 @@ def write_arms(
     flagged = _flags(np.concatenate(missing), np.concatenate(outside))
     written = write_table(rows.append_column("flags", [flagged]), file)
     facts: dict[str, Any] = {"out": str(written), "rows": n}
-    facts["treatments"] = {} if stops else _show_arms(out, paid, found, chosen)
+    facts["treatments"], lines = {}, [NO_COLUMN.replace("treat,", "treatment,")]
+    if not stops:
+        facts["treatments"], lines = _arm_facts(paid, found, chosen)
     for line in dict.fromkeys(chain.from_iterable(ignored)):
         out.print(f"Ignored, because the model does not use it: {line!r}.")
-    facts["verdict"] = show_verdict(out, model.verdict_)
-    if stops:
-        out.print(
-            "The list has no column treatment, because the verdict is red. If you know better, "
-            "--despite-red writes the column."
-        )
-    out.print(f"Wrote {written}.")
-    return facts
+    facts["verdict"] = model.verdict_.to_dict()
+    return facts, lines
 
 
-def _show_arms(
-    out: Console, paid: ArmCosts, uplift: Array, chosen: IntArray
-) -> dict[str, Any]:
-    """Print how many get which treatment, and what that is expected to bring."""
+def _arm_facts(
+    paid: ArmCosts, uplift: Array, chosen: IntArray
+) -> tuple[dict[str, Any], list[str]]:
+    """Return how many get which treatment, and what that is expected to bring."""
     facts: dict[str, Any] = {}
+    lines: list[str] = []
     for j, (arm, model) in enumerate(paid.model.models_.items()):
         mine = chosen == j + 1
         spent = float(paid.costs[j] * mine.sum())
         gain = model.gain_.gain(uplift[:, j], mine)
         facts[arm] = {"people": int(mine.sum()), "cost": spent}
         facts[arm]["gain"] = estimate_facts(gain)
-        cost = f" It costs {spent:,.2f}." if spent else ""
-        out.print(
+        cost = f" It costs {paid.unit.money(spent)}." if spent else ""
+        lines.append(
             f"{arm}: {mine.sum():,} of {len(chosen):,} people, expected to add "
-            f"{with_interval(gain)} in units of the outcome.{cost}"
+            f"{paid.unit.total(gain)}.{cost}"
         )
     values = paid.model.values_["the best for each"]
-    out.print(
-        f"Free of charge, giving each the best one or none gains {with_interval(values)} a person "
+    lines.append(
+        f"Free of charge, giving each the best one or none gains {paid.unit.each(values)} "
         "in the tables of the fit."
     )
-    return facts
+    return facts, lines
 
 
 def _flags(missing: BoolArray, outside: BoolArray) -> Any:
@@ -342,6 +383,9 @@ class Scored:
         Array
     ]  # both ends by model uncertainty; empty if the estimator offers none
     ignored: list[str]  # columns of the table that are neither features nor copied
+    features: (
+        Any  # (2, n) in words, the features that raise uplift most, and that lower it
+    )
 
     @classmethod
     def of_table(cls, model: UpliftEstimator, table: Named, keep: list[str]) -> Scored:
@@ -355,7 +399,9 @@ class Scored:
         pieces = list(_score_pieces(model, table, keep))
         if not pieces:
             raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
-        kept, uplift, low, high, missing, outside, ignored = zip(*pieces, strict=True)
+        kept, uplift, low, high, missing, outside, ignored, why = zip(
+            *pieces, strict=True
+        )
         order = np.argsort(treatment_rank(np.concatenate(uplift)))
         best, lacks, far = (
             np.concatenate(part)[order] for part in (uplift, missing, outside)
@@ -366,20 +412,36 @@ class Scored:
         else:
             rows = arrow.table({"row": order})
         extra = list(dict.fromkeys(chain.from_iterable(ignored)))
-        return cls(rows, best, lacks, far, ends, extra)
+        reasons = np.concatenate(why, axis=1)[:, order]
+        return cls(rows, best, lacks, far, ends, extra, reasons)
 
-    def listed(self, target: Target | None) -> Frame:
-        """Return the list as a table, with decisions if there is a target."""
+    def listed(self, colour: str, target: Target | None) -> Frame:
+        """Return the list as a table, the best first, with decisions if there is a target.
+
+        Uplift has as many places as tell the middle half of the people apart to a hundredth. The
+        order is that of all digits.
+        """
         n = len(self.uplift)
-        table = self.kept.append_column("uplift", [self.uplift])
-        for name, end in zip(INTERVAL, self.interval, strict=False):
-            table = table.append_column(name, [end])
-        table = table.append_column("rank", [np.arange(1, n + 1)])
+        table = self.kept
+        chosen = np.zeros(n, dtype=np.bool_)
         if target is not None:
-            table = table.append_column(
-                "treat", [np.arange(n) < target.count(self.uplift)]
-            )
-        return table.append_column("flags", [_flags(self.missing, self.outside)])
+            chosen = np.arange(n) < target.count(self.uplift)
+            table = table.append_column("treat", [chosen])
+        table = table.append_column("rank", [np.arange(1, n + 1)])
+        quarter, more = np.quantile(self.uplift, [0.25, 0.75])
+        size = (more - quarter) or float(np.abs(self.uplift).max())
+        places = places_of(size / 100.0)
+        for name, column in zip(
+            ("uplift", *INTERVAL), [self.uplift, *self.interval], strict=False
+        ):
+            table = table.append_column(name, [np.round(column, places) + 0.0])
+        up = self.uplift >= 0.0 if target is None else chosen
+        why = self.features[np.where(up, 0, 1), np.arange(n)]
+        if target is not None:
+            why = target.reasons(self.uplift, chosen, why)
+        table = table.append_column("flags", [_flags(self.missing, self.outside)])
+        table = table.append_column("reason", [why.astype(str)])
+        return table.append_column("verdict", [np.full(n, colour)])
 
     def tied(self, n: int) -> int:
         """Return how many people are tied where a list of ``n`` ends, if it parts them."""
@@ -391,7 +453,9 @@ class Scored:
         return int(np.count_nonzero(np.abs(self.uplift - self.uplift[n]) <= near))
 
 
-Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray, list[str]]
+Piece = tuple[
+    Frame, Array, Array | None, Array | None, BoolArray, BoolArray, list[str], Any
+]
 
 
 def _score_pieces(
@@ -422,7 +486,12 @@ def _score_pieces(
         done = place.first_row + len(frame)
         tell_progress("scoring people", done, max(done, total))
         ignored = [name for name in frame.column_names if name not in {*names, *keep}]
-        yield kept, uplift, low, high, np.any(gaps, axis=0), outside, ignored
+        why: Any = np.full((2, len(frame)), "", dtype=object)
+        if hasattr(model, "usual_functions_"):
+            explained = model.explain(people)
+            for i, up in enumerate((True, False)):
+                why[i] = explained.reasons(np.full(len(frame), up))
+        yield kept, uplift, low, high, np.any(gaps, axis=0), outside, ignored, why
 
 
 def _without_infinite(people: Frame) -> Frame:
@@ -437,19 +506,20 @@ def _without_infinite(people: Frame) -> Frame:
 
 
 def show_list(
-    out: Console, model: UpliftEstimator, people: Scored, target: Target | None
-) -> dict[str, Any]:
-    """Print what the list is expected to bring and what is odd about it; return all numbers.
+    more: Console,
+    model: UpliftEstimator,
+    people: Scored,
+    target: Target | None,
+    unit: Unit,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return all numbers of a list, and in a few lines what it brings; print the rest.
 
     Without a target nobody is chosen, because the verdict is red.
     """
     uplift = people.uplift
     n = 0 if target is None else target.count(people.uplift)
-    show_uplift(out, uplift, "the people in the table")
-    if target is not None and target.top is not None and target.top > n:
-        out.print(
-            f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed."
-        )
+    show_uplift(more, uplift, "the people in the table", unit)
+    lines: list[str] = []
     odd = {
         "tied": people.tied(n),
         "harmed": int(np.count_nonzero(uplift[:n] < 0.0)),
@@ -461,65 +531,68 @@ def show_list(
         "treated": None if target is None else n,
     }
     facts |= {"uplift": uplift_summary(uplift)} | odd | {"ignored": people.ignored}
-    facts |= (
-        {"gain": None} if target is None else _show_gain(out, model, people, target, n)
-    )
-    for name, count in odd.items():
-        if count:
-            out.print(f"{count:,} {ODD[name]}")
+    if target is None:
+        facts["gain"] = None
+        lines.append(NO_COLUMN)
+    else:
+        gain, lines = _gain_facts(more, model, people, target, n, unit)
+        facts |= gain
+        if target.top is not None and target.top > n:
+            lines.append(
+                f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed."
+            )
+    lines += [f"{count:,} {ODD[name]}" for name, count in odd.items() if count]
     if people.ignored:
-        out.print(
+        more.print(
             f"Ignored, because the model does not use them: {shown(people.ignored)}."
         )
-    verdict = show_verdict(out, model.verdict_)
-    if target is None:
-        out.print(
-            "The list has no column treat, because the verdict is red: nobody should be chosen by "
-            "these scores. If you know better, --despite-red writes the column."
-        )
-    return facts | {"verdict": verdict}
+    return facts | {"verdict": model.verdict_.to_dict()}, lines
 
 
-def _show_gain(
-    out: Console, model: UpliftEstimator, people: Scored, target: Target, n: int
-) -> dict[str, Any]:
-    """Print the expected gain of a list with its interval, in outcome units and in money."""
+def _gain_facts(
+    more: Console,
+    model: UpliftEstimator,
+    people: Scored,
+    target: Target,
+    n: int,
+    unit: Unit,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the expected gain of a list with its interval, in outcome units and in money."""
     offers = bool(getattr(model, "randomised", False))
-    does = "Making the offer to" if offers else "Treating"
+    does = "Make the offer to" if offers else "Treat"
     if model.identification_.is_dose:
-        does = "Giving one unit more to"
-    whom = f"{does} the {n:,} of {len(people.uplift):,} people on the list"
+        does = "Give one unit more to"
+    whom = f"{does} {n:,} of {len(people.uplift):,} people"
     record = getattr(model, "gain_", None)
     chosen = np.arange(len(people.uplift)) < n
     if record is None:
         total = float(people.uplift[:n].sum())
-        out.print(
-            f"{whom} is predicted to add {signed(total)} in units of the outcome, if "
-            "the model is right about each of them; it has no record of its own errors, so there "
-            "is no interval."
+        line = (
+            f"{whom}: predicted to add {brief(total)} {unit.name}, if the model is right about "
+            "each of them. It has no record of its own errors, so there is no interval."
         )
-        return {"predicted_gain": total, "gain": None}
+        return {"predicted_gain": total, "gain": None}, [line]
     gain = record.gain(people.uplift, chosen)
     told = record.told(people.uplift, chosen)
-    measured = (
-        f"It {reach_in_words(record)}"
-        if told >= NEARLY_ALL
-        else _say_measured(gain, told)
-    )
     predicted = float(people.uplift[:n].sum())
+    measured = f"It {reach_in_words(record)}"
+    if told < NEARLY_ALL:
+        measured = _say_measured(gain, told, unit)
     column = (
-        f"Their column uplift adds up to {signed(predicted)}: predictions are for the order of "
-        "people. What to promise is the number above, which people show whom the fits had not seen."
+        f"Their column uplift adds up to {brief(predicted)}: predictions are for the order of "
+        "people. What to promise is the expected gain, which people show whom the fits had not "
+        "seen."
     )
     if offers:
         measured = (
             "It is what those of them gain who take it up because of the offer, as measured "
             "between those who were made it and those who were not."
         )
-    out.print(
-        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
-    )
-    out.print(column)
+    more.print(column)
+    if told >= NEARLY_ALL and not offers:
+        more.print(measured)
+        measured = ""
+    lines = [f"{whom}: expected to add {unit.total(gain)}."]
     spent = target.cost * n
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": spent}
     facts |= {"speaks_for": record.speaks_for, "measured_share": told}
@@ -528,21 +601,34 @@ def _show_gain(
         low, high = (target.value * end - spent for end in gain.interval(0.95))
         net = target.value * gain.value - spent
         facts["net"] = {"value": net, "low": low, "high": high, "level": 0.95}
-        out.print(
-            f"In money: {target.value * gain.value:,.2f} less {spent:,.2f} for treatment leaves "
-            f"{net:+,.2f} ({interval(low, high, say='{:+,.2f}'.format)})."
+
+        widest = max(abs(low), abs(high))
+
+        def say(value: float) -> str:
+            return replace(unit, currency="").money(value, sign=True, beside=widest)
+
+        worth, left = target.value * gain.value, say(net)
+        left = f"{left} {unit.currency}".rstrip()
+        lines.append(
+            f"In money: {unit.money(worth)} less {unit.money(spent)} for treatment leaves "
+            f"{left} ({interval(low, high, say=say)})."
         )
     elif target.cost:
-        out.print(f"It costs {spent:,.2f}.")
-    return facts
+        lines.append(f"It costs {unit.money(spent)}.")
+    cost = target.cost / target.value if target.value else 0.0
+    claim = None
+    if n and not offers and len(model.populations_) > 1:
+        claim = record.claim(people.uplift, chosen, cost=cost)
+    return facts, [
+        *lines,
+        *filter(None, [measured, open_in_words(model.verdict_, claim, unit, "this")]),
+    ]
 
 
-def _say_measured(gain: Estimate, told: float) -> str:
+def _say_measured(gain: Estimate, told: float, unit: Unit) -> str:
     """Say which part of a gain comes from people whom the tables tell of."""
-    low, high = (told * end for end in gain.interval(0.95))
-    ends = f" ({span(low, high)})" if is_bounded(low, high) else ""
     return (
-        f"Of this, {signed(told * gain.value)}{ends} was measured: it comes from the {told:.0%} of "
+        f"Of this, {unit.total(gain.times(told))} was measured: it comes from the {told:.0%} of "
         "them whom the populations treated differently. The rest takes the others to gain as much, "
         "which the tables cannot tell."
     )

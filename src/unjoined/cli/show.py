@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -35,9 +36,10 @@ from unjoined.errors import LeftOutWarning, UnjoinedWarning, mask_secrets
 from unjoined.evaluate.estimate import Estimate, ResultTable
 from unjoined.evaluate.verdict import AMBER, GREEN, RED, Verdict
 from unjoined.model.plan import PlannedSums
-from unjoined.words import signed
+from unjoined.words import UNNAMED, Unit
 
 PATIENCE = 2.0  # seconds before a bar is drawn
+LOG_EVERY = 60.0  # seconds between lines where there are no bars
 STYLES = {GREEN: "bold green", AMBER: "bold yellow", RED: "bold red"}
 STOPPED = 3  # exit code of a red verdict, unless somebody said that he knows
 
@@ -60,6 +62,46 @@ class _PlainConsole(Console):
 def console(*, quiet: bool = False) -> Console:
     """Return where results go; made per command, so that it follows the current stdout."""
     return _PlainConsole(highlight=False, markup=False, emoji=False, quiet=quiet)
+
+
+class Screen:
+    """What a command says: the answer first, then details if they are asked for, then what next."""
+
+    def __init__(self, *, details: bool, quiet: bool) -> None:
+        self.out = console(quiet=quiet)
+        self.more = console(quiet=quiet or not details)  # kept until the answer is out
+        self.more.begin_capture()
+        self.has_details = details
+
+    def answer(
+        self, colour: str, headline: str, lines: Iterable[str], *, then: str = ""
+    ) -> None:
+        """Print the verdict in its colour, what to do and what it rests on, and what next."""
+        self.out.print(headline, style=STYLES[colour])
+        self.out.print()
+        for line in lines:
+            self.out.print(line)
+        if said := self.more.end_capture():
+            self.out.print()
+            self.out.file.write(said)
+        if then:
+            self.out.print(then, soft_wrap=True)
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Return the verdict on the tables, its colour, and what it rests on.
+
+    What to do about it is said on red, and by the command check.
+    """
+    said = verdict.ground
+    if verdict.is_partial:
+        said = f"{verdict.title}."
+    elif verdict.colour == AMBER:
+        what = verdict.findings[0].what
+        said = f"{verdict.title}. {what[:1].upper()}{what[1:]}"
+    elif verdict.strong is not None:
+        said = f"{verdict.title}. {said}"
+    return f"Verdict ({verdict.colour}): {said}"
 
 
 class _Bars(logging.Handler):
@@ -108,14 +150,55 @@ class _Bars(logging.Handler):
             self._drawn.stop()
 
 
+class _Lines(logging.Handler):
+    """A line a minute in place of bars, for logs: what is done, and about how long it takes."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._begun: dict[str, float] = {}
+        self._said = time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say how far a job is, if the last line is a minute old."""
+        if not isinstance(record.args, tuple):
+            return
+        now = time.monotonic()
+        job, done, total = str(record.args[0]), *map(float, map(str, record.args[1:]))
+        begun = self._begun.setdefault(job, now)
+        if done >= total or now - self._said < LOG_EVERY:
+            return
+        self._said = now
+        left = ""
+        if done and now > begun:
+            left = f", {_minutes((now - begun) * (total - done) / done)} left"
+        said = f"{job}: {done:,.0f} of {total:,.0f}{left}"
+        print(f"unjoined: {printable(said)}", file=sys.stderr, flush=True)
+
+    def hide(self) -> None:
+        """Do nothing: lines stay."""
+
+
+def _minutes(seconds: float) -> str:
+    """Return how long something takes, roughly."""
+    if seconds < 90.0:
+        return f"about {seconds:.0f} seconds"
+    minutes = seconds / 60.0
+    return (
+        f"about {minutes:.0f} minutes"
+        if minutes < 90.0
+        else f"about {minutes / 60.0:.1f} hours"
+    )
+
+
 @contextmanager
 def progress() -> Iterator[None]:
-    """Draw bars for what the library does, on stderr, and only if it is a terminal."""
-    bars = _Bars()
+    """Say on stderr how far the library is: with bars on a terminal, else a line a minute."""
+    bars: Any = _Bars()
+    if not bars.is_drawn:
+        bars = _Lines()
     before = PROGRESS.level
-    if bars.is_drawn:
-        PROGRESS.addHandler(bars)
-        PROGRESS.setLevel(logging.DEBUG)
+    PROGRESS.addHandler(bars)
+    PROGRESS.setLevel(logging.DEBUG)
     try:
         yield
     finally:
@@ -249,12 +332,12 @@ def uplift_summary(uplift: Array) -> dict[str, float]:
     }
 
 
-def show_uplift(out: Console, uplift: Array, whose: str) -> None:
+def show_uplift(out: Console, uplift: Array, whose: str, unit: Unit = UNNAMED) -> None:
     """Print how predicted uplift is spread."""
     s = uplift_summary(uplift)
     out.print(
-        f"Predictions for {whose}, in units of the outcome: nine in ten lie between "
-        f"{signed(s['quantile_05'])} and {signed(s['quantile_95'])}, "
+        f"Predictions for {whose}: nine in ten lie between {unit.rate(s['quantile_05'])} and "
+        f"{unit.rate(s['quantile_95'])} {unit.per}, "
         f"{s['share_not_harmed']:.0%} at 0 or above."
     )
 
@@ -265,14 +348,6 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
     return {"value": estimate.value, "low": low, "high": high, "level": level} | {
         "standard_error": estimate.standard_error
     }
-
-
-def show_verdict(out: Console, verdict: Verdict) -> dict[str, str]:
-    """Print the verdict on the tables of a model, and return it."""
-    out.print(
-        f"Verdict ({verdict.colour}): {verdict.words}", style=STYLES[verdict.colour]
-    )
-    return verdict.to_dict()
 
 
 def stop_if(is_red: bool) -> None:

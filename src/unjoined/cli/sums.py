@@ -182,7 +182,7 @@ def aggregate(
         raise InputError(
             "--threads must not be 0: give a number of threads, or -1 for all cores."
         )
-    tables = Tables.of(ctx)
+    tables = Tables.of(ctx.params)
     tables.check_party()
     if sql is not None or results:
         _check_alone(tables, sql, results, checkpoint)

@@ -250,7 +250,7 @@ class ArmUplift(UpliftEstimator):
         """Return the lines of the summary: all treatments, then what each is by itself."""
         lines = {}
         if not self.identification_.is_weak:
-            said = arms_in_words(self.control_, self.arms_, self.values_)
+            said = arms_in_words(self.control_, self.arms_, self.values_, self._unit)
             lines["arms"] = said
         for arm, model in self.models_.items():
             own = model.summary_lines()

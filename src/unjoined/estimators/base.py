@@ -60,7 +60,13 @@ from unjoined.model.regressors import (
     fit_conditional_mean,
     seeded_clone,
 )
-from unjoined.words import effect_in_words, policies_in_words, robustness_in_words
+from unjoined.words import (
+    UNNAMED,
+    Unit,
+    effect_in_words,
+    policies_in_words,
+    robustness_in_words,
+)
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
@@ -439,7 +445,9 @@ class UpliftEstimator(BaseEstimator, ABC):
         """Return the lines of the summary by what they are about."""
         return {
             "average": effect_in_words(
-                getattr(self, "average_effect_", None), relative=self.relative_effect_
+                getattr(self, "average_effect_", None),
+                relative=self.relative_effect_,
+                unit=self._unit,
             ),
             **self._robustness(),
             "policies": policies_in_words(
@@ -463,8 +471,20 @@ class UpliftEstimator(BaseEstimator, ABC):
             self.identification_.sides,
             is_rate=self._is_rate,
             level=0.95,
+            unit=self._unit.name,
         )
         return {"robustness": words}
+
+    @property
+    def _largest_effect(self) -> float:
+        """What no effect can exceed."""
+        return float(np.inf)
+
+    @property
+    def _unit(self) -> Unit:
+        """What outcomes are called, if ``unit_`` says it."""
+        name = getattr(self, "unit_", None)
+        return UNNAMED if name is None else Unit(name, getattr(self, "_is_rate", False))
 
     def _features_in_words(self) -> str:
         """Name the features that were used."""

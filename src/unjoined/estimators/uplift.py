@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -40,6 +41,7 @@ from unjoined.estimators.base import (
     one_of,
     optional,
 )
+from unjoined.estimators.explain import Explanation, named_columns
 from unjoined.estimators.inputs import MOST_NAMED, columns_of
 from unjoined.estimators.streams import Passes, Sampled
 from unjoined.evaluate.estimate import Estimate
@@ -65,10 +67,10 @@ from unjoined.model.specifications import (
     in_words,
 )
 from unjoined.words import (
+    UNNAMED,
     compliers_in_words,
     doses_in_words,
     effect_in_words,
-    in_digits,
     offer_in_words,
     policies_in_words,
 )
@@ -464,6 +466,7 @@ class Uplift(UpliftEstimator):
             uplift, rows.weight, (0.05, 0.95)
         )
         self.effect_features_ = scale * self.fit_.features(rows)
+        self.usual_functions_ = self.fit_.usual(rows)
         self.candidates_ = self.fit_.specifications
 
     def _check_streamed(self, checkpoint: Any) -> None:
@@ -557,6 +560,37 @@ class Uplift(UpliftEstimator):
             In the order of ``populations_``.
         """
         return self._likelihood.propensities(self._check_features(X, reset=False))
+
+    def explain(self, X: MatrixLike) -> Explanation:
+        """Say what raises and lowers the uplift of people, by feature, against the average person.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            People, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        Explanation
+            For outcomes on the real line uplift is exactly the average and the parts. Of a curved
+            one, such as a rate, what is left is in ``rest``. Each part is what the uplift changes
+            by if what the feature adds was that of the average person: it describes the model, and
+            does not say that changing the feature would change anybody.
+        """
+        matrix = self._check_features(X, reset=False)
+        scale = float(self.outcome_scaling_.scale[0])
+        explained = partial(self.fit_.parts, usual=self.usual_functions_)
+        found = self._by_chunks(explained, matrix)
+        each = scale * np.concatenate([parts for parts, _ in found])
+        average = scale * found[0][1]
+        names, values, at = named_columns(self, X)
+        parts = np.column_stack([each[:, places].sum(axis=1) for places in at])
+        uplift = self._predict_rows(matrix)
+        low, high = self.predict_interval(X)
+        rest = uplift - average - parts.sum(axis=1)
+        return Explanation(
+            names, values, uplift, low, high, average, parts, rest, self._unit
+        )
 
     def mean_change(self, X: MatrixLike, changed: MatrixLike) -> Estimate:
         """Return by how much the mean uplift of people differs if their features do.
@@ -660,41 +694,49 @@ class Uplift(UpliftEstimator):
         how much, and the features that the effect varies with.
         """
         low, high = self.effect_range_
-        # An outcome of two values changes by their distance at most.
-        most = (
-            float(self.outcome_scaling_.scale[0])
-            if self.family_ == BERNOULLI
-            else np.inf
-        )
         care = "" if self._rise() > PROBABLY else " Rank by it with care."
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
             known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
         is_dose = self.identification_.is_dose
         effect = effect_in_words(
-            self.average_effect_, most, self.relative_effect_, is_dose=is_dose
+            self.average_effect_,
+            self._largest_effect,
+            self.relative_effect_,
+            is_dose=is_dose,
+            unit=self._unit,
         )
         average = {"average": effect + known}
         if self.randomised:
             compliers = self.compliers_, self.complier_share_
             average = {
-                "compliers": compliers_in_words(*compliers, only=self._is_one_sided),
-                "average": offer_in_words(self.gain_.everyone()),
+                "compliers": compliers_in_words(
+                    *compliers, only=self._is_one_sided, unit=self._unit
+                ),
+                "average": offer_in_words(self.gain_.everyone(), self._unit),
             }
         elif len(self.dose_weights_):
             average["doses"] = doses_in_words(self.dose_weights_)
         robust = {} if self.randomised else self._robustness()
+        per = "" if self._unit is UNNAMED else f" {self._unit.per}"
         return average | {
             **robust,
             "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
-                f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
+                f"{self._unit.rate(low)} and {self._unit.rate(high)}{per}."
             ),
             "varies with": self._features(),
             "policies": policies_in_words(self.identification_),
             "features": self._features_in_words(),
             "fit": self._fitted(),
         }
+
+    @property
+    def _largest_effect(self) -> float:
+        """The distance of an outcome's two values, by which it changes at most."""
+        if self.family_ == BERNOULLI:
+            return float(self.outcome_scaling_.scale[0])
+        return float(np.inf)
 
     @property
     def _is_one_sided(self) -> bool:

@@ -77,7 +77,7 @@ from unjoined.model.regressors import cross_fitted_mean
 from unjoined.model.shift import CellShift, effective_size, weigh_shift
 from unjoined.words import (
     clusters_in_words,
-    count_text,
+    in_digits,
     known_in_words,
     p_text,
     treatment_in_words,
@@ -302,12 +302,12 @@ class Diagnosis(Shown):
             f"{self.gap_in_words(gap)} Nine in ten people lie between {low:+.2f} and {high:+.2f}.",
             "Strength: it has no limit, as what is known of treatment need not be estimated."
             if self.is_certain
-            else f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more "
+            else f"Strength: {in_digits(self.strength)} over all people. {STRONG:g} or more "
             f"identifies the average, {PLENTY:g} or more is plenty.",
             f"Reach: evaluations speak for {self.reach_words}, those whose {treatment} "
             "differs. For their average uplift the tables are worth a trial of "
-            f"{count_text(self.effective_size)} people with joined labels.",
-            f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
+            f"{in_digits(self.effective_size)} people with joined labels.",
+            f"Trends: the worst-known linear trend in uplift has {in_digits(self.condition)} "
             "times the standard error of the best-known one.",
         ]
         if self.is_randomised:
@@ -341,7 +341,7 @@ class Diagnosis(Shown):
                         ", ".join(map(str, pair.populations)),
                         f"{pair.mean_gap:+.2f}",
                         f"{pair.rms_gap:.2f}",
-                        count_text(pair.f_statistic)
+                        in_digits(pair.f_statistic)
                         + (" (weak)" if pair.is_weak else ""),
                     )
                     for pair in self.identification.pairs
@@ -355,7 +355,7 @@ class Diagnosis(Shown):
                         r.where,
                         f"{r.share:.0%}",
                         f"{r.gap:+.2f}" if self.is_certain else r.gap_words,
-                        "known" if self.is_certain else count_text(r.strength),
+                        "known" if self.is_certain else in_digits(r.strength),
                         r.verdict,
                     )
                     for r in self.regions
@@ -474,7 +474,7 @@ class Diagnosis(Shown):
         for y, region in enumerate(regions):
             ax.barh(y, region.gap, color=PAINT[COLOURS[region.verdict]], height=0.7)
             ax.annotate(
-                f" {region.share:.0%} of people, strength {count_text(region.strength)} ",
+                f" {region.share:.0%} of people, strength {in_digits(region.strength)} ",
                 (max(region.gap, 0.0), y),
                 va="center",
                 fontsize="small",

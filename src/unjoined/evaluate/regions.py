@@ -213,7 +213,7 @@ def _shown(feature: Feature, value: float) -> str:
         return str(np.datetime64(int(np.floor(value)), "D"))
     if feature.is_whole:
         return f"{np.floor(value):.0f}"
-    return in_digits(value)
+    return in_digits(value, 4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,14 +133,15 @@ class TreeRule(Shown):
         )
         return assigned(leaves, matrix)
 
-    def sentences(self) -> list[str]:
-        """Return the rule in words, and what it is worth."""
+    def sentences(self, unit: str = "") -> list[str]:
+        """Return the rule in words, and what it is worth; ``unit`` is what gains are called."""
         lines = [line for name in self.treatments if (line := self._who(name))]
         do, doing = WORDS.get(self.treatments[0], WORDS[TREAT])
         if not lines:
             nobody = "nobody: no group that such a tree can tell is worth it."
             lines = [f"{do[0].upper()}{do[1:]} {nobody}"]
         gain, ends = cells(self.gain, self.level)
+        gain = f"{gain} {unit}".rstrip()
         lines.append(
             f"Rules so learnt gain {gain} per person ({self.level:.0%} interval {ends}) over "
             f"{doing} nobody, on people that had no part in learning them."

@@ -156,17 +156,20 @@ class Verdict:
         return self.grade.capitalize()
 
     @property
-    def reason(self) -> str:
-        """The worst finding, or for whom the policies differ enough; and what was not tested."""
+    def ground(self) -> str:
+        """The worst finding, or for whom the policies differ enough."""
         if self.grade == IDENTIFIED and self.strong is not None:
             whom = "all" if self.strong > NEARLY_ALL_ROWS else f"{self.strong:.0%} of"
             what = "The policies differ enough"
             if self.has_panel or len(self.populations) == 1:
                 what = "What is known of treatment is enough"
-            said = f"{what} for {whom} people."
-        else:
-            said = str(self.findings[0])
-        return f"{said} {self.untested}".rstrip()
+            return f"{what} for {whom} people."
+        return str(self.findings[0])
+
+    @property
+    def reason(self) -> str:
+        """What the grade rests on, and what was not tested."""
+        return f"{self.ground} {self.untested}".rstrip()
 
     @property
     def untested(self) -> str:

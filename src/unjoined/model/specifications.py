@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple
@@ -434,22 +434,63 @@ class AdditiveAverage:
         rows = rows.take(np.arange(0, len(rows.y), 1 + len(rows.y) // FEATURE_ROWS))
         values = self.basis(rows.X)
         share = rows.weight / rows.weight.sum()
-        apart = values - share @ values
+        block, columns = self._blocks()
+        spread = np.zeros(self.basis.n_features)
+        found = {j for b in {*block.tolist()} - {-1} for j in columns[b]}
+        each = {
+            j: np.array([j in at for at in columns])[block] & (block >= 0)
+            for j in found
+        }
+        changes = self._changes(values, share @ values, each.values())
+        for j, change in zip(each, changes, strict=True):
+            spread[j] = np.sqrt(share @ (change - share @ change) ** 2)
+        return spread
+
+    def usual(self, rows: ModelRows) -> Array:
+        """Return the means of the functions over rows, (p,)."""
+        return np.asarray(rows.weight / rows.weight.sum() @ self.basis(rows.X))
+
+    def parts(self, X: Array, usual: Array) -> tuple[Array, float]:
+        """Return what each feature adds to the uplift of rows beside the usual one, and that.
+
+        Shape (n, d). Pairs count for half in both features. If the uplift is linear in the effect,
+        it is the usual one and the parts.
+        """
+        block, columns = self._blocks()
+        values = self.basis(X)
+        parts = np.zeros((len(X), self.basis.n_features))
+        used = sorted({*block.tolist()} - {-1})
+        changes = self._changes(values, usual, (block == b for b in used))
+        for b, change in zip(used, changes, strict=True):
+            for j in columns[b]:
+                parts[:, j] += change / len(columns[b])
+        base, effect = (usual @ coef for coef in self.coefficients())
+        return parts, float(self.best.family.uplift(base, effect) @ self.weight)
+
+    def _blocks(self) -> tuple[IntArray, tuple[tuple[int, ...], ...]]:
+        """Return the block of each function, -1 if nothing uses it, and the features of blocks."""
+        block, _, columns = self.basis.blocks()
+        used = np.any(
+            [np.any(coef != 0.0, axis=1) for coef in self.coefficients()], axis=0
+        )
+        has_feature = np.array([bool(at) for at in columns])[block]
+        return np.where(used & has_feature, block, -1), columns
+
+    def _changes(
+        self, values: Array, usual: Array, groups: Iterable[BoolArray]
+    ) -> Iterator[Array]:
+        """Yield by how much uplift differs from that with the usual functions of each group."""
+        apart = values - usual
         coef = self.coefficients()
         parts = [values @ each for each in coef]
         uplift = self.best.family.uplift(*parts)
-        block, _, columns = self.basis.blocks()
-        used = np.any(coef[0] != 0.0, axis=1) | np.any(coef[1] != 0.0, axis=1)
-        spread = np.zeros(self.basis.n_features)
-        for j in {j for b in block[used] for j in columns[b]}:
-            at = np.flatnonzero(used & np.array([j in each for each in columns])[block])
+        for group in groups:
+            at = np.flatnonzero(group)
             rest = (
                 part - apart[:, at] @ each[at]
                 for part, each in zip(parts, coef, strict=True)
             )
-            change = (uplift - self.best.family.uplift(*rest)) @ self.weight
-            spread[j] = np.sqrt(share @ (change - share @ change) ** 2)
-        return spread
+            yield (uplift - self.best.family.uplift(*rest)) @ self.weight
 
     def log_likelihood(self, rows: ModelRows) -> Array:
         """Return the log-likelihood of each row under the averaged law, nats."""

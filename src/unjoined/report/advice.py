@@ -16,8 +16,8 @@ from unjoined.words import (
     UNBOUNDED,
     arms_in_words,
     if_in_words,
+    in_digits,
     is_bounded,
-    number,
     percent,
     places_of,
     rounded,
@@ -151,6 +151,8 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
             "reasons": [reason for reason in reasons if reason["colour"] != GREEN],
             "trust": TRUST[RED],
             "options": [],
+            "key": [],
+            "more": [],
         }
     whom = _whom(facts.chosen.share)
     headline = f"{speech.treat.capitalize()} {whom}."
@@ -172,6 +174,8 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
         "reasons": reasons,
         "trust": trust,
         "options": _options(facts),
+        "key": _key_numbers(facts, speech),
+        "more": _more(facts, speech),
     }
 
 
@@ -208,6 +212,8 @@ def advise_arms(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, An
             "sentences": ["The reasons below say what is missing."],
             "reasons": [reason for reason in reasons if reason["colour"] != GREEN],
             "trust": TRUST[RED],
+            "key": [],
+            "more": [],
         }
     n = len(facts.people)
     shares = [(arm, own.chosen.share) for arm, own in facts.arms.items()]
@@ -226,6 +232,8 @@ def advise_arms(facts: ArmFacts, speeches: Mapping[str, Speech]) -> dict[str, An
         "sentences": _expected_of_arms(facts, speeches),
         "reasons": reasons,
         "trust": TRUST[colour] + (": you can act on it" if colour == GREEN else ""),
+        "key": [],
+        "more": [],
     } | _given(facts, speeches)
 
 
@@ -291,6 +299,7 @@ def arm_numbers(facts: ArmFacts) -> dict[str, Any]:
         "verdict": advice["headline"],
         "colour": advice["colour"],
         "trust": advice["trust"],
+        "sentences": list(advice["sentences"]),
         "reasons": _reasons_in_plain(advice),
         "rows": len(facts.people),
         "treated": _brought(facts.total, sum(facts.spent.values()), net, level),
@@ -327,6 +336,7 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
             "verdict": advice["headline"],
             "colour": advice["colour"],
             "trust": advice["trust"],
+            "sentences": list(advice["sentences"]),
             "reasons": _reasons_in_plain(advice),
             "rows": len(facts.people),
             "treated": brought(facts.chosen),
@@ -418,6 +428,80 @@ def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
     return tuple(said)
 
 
+def _key_numbers(facts: Facts, speech: Speech) -> list[tuple[str, str, str]]:
+    """Return what stands on the first screen: each a name, a number, and what it means."""
+    chosen, terms, claim = facts.chosen, facts.terms, facts.claim
+    if not chosen.people:
+        return []
+    gain, ends = speech.gain(chosen)
+    cost = (
+        f", at a cost of {speech.money(terms.cost * chosen.people)}"
+        if terms.cost
+        else ""
+    )
+    said = [
+        (
+            "Expected gain",
+            gain if gain == NOT_KNOWN else f"{gain} {terms.unit}",
+            f"{speech.percent} interval: {ends}; by {speech.treating} {chosen.people:,.0f} of "
+            f"{len(facts.people):,} people{cost}",
+        )
+    ]
+    if terms.has_money:
+        net, ends = speech.net(chosen)
+        said.append(
+            (
+                "Left after costs",
+                speech.money(net),
+                f"{speech.percent} interval: {ends}",
+            )
+        )
+    surely = facts.surely
+    pays = "pays" if terms.cost else "helps"
+    least = "what they cost" if terms.cost else "0"
+    if surely is not None:
+        note = f"together: the {speech.percent} interval of what they gain stays above {least}"
+        said.append((f"Surely {pays} up to", f"{surely.share:.0%} of people", note))
+    elif not terms.cost or terms.value:
+        note = f"no share gains more than {least} by the {speech.percent} interval"
+        said.append((f"Surely {pays} up to", "nobody", note))
+    if claim is not None and facts.sensitivity is not None and claim.gains:
+        value = facts.sensitivity.said(claim.breakdown(), terms.unit)
+        note = (
+            "between equal people of the populations, for reasons other than treatment"
+        )
+        said.append(("Holds unless outcomes differ by", value, note))
+    return said
+
+
+def _more(facts: Facts, speech: Speech) -> list[str]:
+    """Say whether more people than asked for would bring more, whom to treat, what was measured."""
+    said = []
+    if (best := facts.best) is not None:
+        terms = facts.terms
+        brings = f"{speech.gain(best)[0]} {terms.unit} ({speech.gain(best)[1]})"
+        if terms.has_money:
+            brings = f"{speech.money(speech.net(best)[0])} after costs ({speech.net(best)[1]})"
+        free = (
+            "" if terms.cost else f"{speech.treating.capitalize()} costs nothing here: "
+        )
+        start = f"{free}{speech.treating} {best.share:.0%} of people"
+        said.append(
+            f"{start[:1].upper()}{start[1:]} is expected to bring {brings}, more than the "
+            f"{percent(facts.chosen.share)} asked for."
+        )
+    rule = facts.readable
+    if rule is not None and len(rule.leaves) > 1 and any(rule.treatments):
+        whom = rule.sentences()[0]
+        said.append(f"As a rule of thumb, {whom[:1].lower()}{whom[1:]}")
+    if facts.told < NEARLY_ALL:
+        said.append(
+            f"Measured was the gain of the {facts.told:.0%} of them whom the populations treat "
+            "differently; the others are taken to gain as much."
+        )
+    return said
+
+
 def _options(facts: Facts) -> tuple[tuple[str, Stage], ...]:
     """Return what else could be done, each with what it is expected to bring."""
     chosen, everyone = facts.chosen, facts.everyone
@@ -494,11 +578,7 @@ def _gain(facts: Facts, speech: Speech) -> Reason:
 
 def _ends(facts: Facts) -> tuple[float, float]:
     """Return the interval of the gain, after costs if there is money."""
-    chosen, terms = facts.chosen, facts.terms
-    _, low, high = (
-        chosen.net(terms) if terms.has_money else (0.0, chosen.low, chosen.high)
-    )
-    return low, high
+    return facts.chosen.ends(facts.terms)
 
 
 def turning_point(facts: Facts) -> str:
@@ -588,7 +668,7 @@ def firmer(facts: Facts, speech: Speech) -> str:
         return "More rows alone do not help here: the policies must differ more."
     rows = plan.needed.rows
     now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
+    width = f"{in_digits(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
     if question:
         asked = question.replace("treating", speech.treating)

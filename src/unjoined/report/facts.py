@@ -178,6 +178,8 @@ class Origin:
         Columns of the tables that are not features, each perhaps with the reason.
     list_command : str, optional
         The command that writes the list, without the share.
+    author : str, default=""
+        Who made it.
     """
 
     title: str = "Whom to treat"
@@ -185,6 +187,7 @@ class Origin:
     list_file: str | None = None
     left_out: tuple[str, ...] = ()
     list_command: str | None = None
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +213,10 @@ class Stage:
             for gain in (self.gain, self.low, self.high)
         )
         return net, low, high
+
+    def ends(self, terms: Terms) -> tuple[float, float]:
+        """Return the interval of the gain, after costs if there is money."""
+        return self.net(terms)[1:] if terms.has_money else (self.low, self.high)
 
 
 # What a firmer answer needs: the open question, "" if nothing is open and the study would just
@@ -314,6 +321,32 @@ class Facts:
     def everyone(self) -> Stage:
         """What treating everyone is expected to bring."""
         return self.stages[-1]
+
+    @property
+    def surely(self) -> Stage | None:
+        """The largest share of which the gain is above its cost at the interval's lower end."""
+        if self.terms.cost and not self.terms.value:
+            return None
+        paid = [s for s in self.stages if s.people and s.ends(self.terms)[0] > 0.0]
+        return max(paid, key=lambda stage: stage.share, default=None)
+
+    @property
+    def best(self) -> Stage | None:
+        """A larger share than was asked for that is expected to bring more; None if none is."""
+        terms = self.terms
+        if (
+            terms.share is None
+            or not self.chosen.people
+            or (terms.cost and not terms.value)
+        ):
+            return None
+
+        def worth(stage: Stage) -> float:
+            return stage.net(terms)[0] if terms.has_money else stage.gain
+
+        best = max(self.stages, key=worth)
+        is_more = best.share > self.chosen.share and worth(best) > worth(self.chosen)
+        return best if is_more else None
 
     @property
     def outside(self) -> float:

@@ -18,15 +18,15 @@ from urllib.parse import quote
 import numpy as np
 
 from unjoined._support import import_extra
-from unjoined._typing import MatrixLike, RandomState
+from unjoined._typing import Frame, MatrixLike, RandomState
 from unjoined._validation import KINDS
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.encode import TableEncoder
 from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.labels import SeparateLabels
-from unjoined.data.write import replace_file
+from unjoined.data.write import replace_file, write_table
 from unjoined.errors import InputError, TableError
-from unjoined.evaluate.estimate import NEARLY_ALL, PLENTY, STRONG
+from unjoined.evaluate.estimate import NEARLY_ALL, PLENTY, STRONG, ResultTable
 from unjoined.evaluate.tables import was_fitted_to
 from unjoined.evaluate.verdict import COLOURS
 from unjoined.report.advice import (
@@ -56,8 +56,8 @@ from unjoined.report.figures import (
 )
 from unjoined.words import (
     clusters_in_words,
+    in_digits,
     known_in_words,
-    number,
     percent,
     relative_in_words,
 )
@@ -69,7 +69,13 @@ if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis
     from unjoined.evaluate.evaluate import Evaluation
 
+MARKDOWN, CSV = (
+    ".md",
+    ".csv",
+)  # endings of a model card and of segments; others are pages
+SEGMENT = ("treatment", "where", "people", "predicted", "measured", "low", "high")
 MOST_DRIVERS = 8  # features with a chart of their own
+MOST_OPEN = 2  # reasons for care that are not folded
 MOST_BYTES = 3_000_000
 SHOWN_SHARES = (0.05, *(k / 10 for k in range(1, 11)))  # of the printed table
 
@@ -100,7 +106,8 @@ def report(
         The tables it was fitted to, or others with ``held_out``; 20 rows or more each.
     path : path
         The HTML file to write. It opens from disk, fetches nothing, and holds averages of 20
-        people or more, never a row.
+        people or more, never a row. One that ends in .md gets a model card in Markdown, one in
+        .csv the segments.
     people : array or data frame of shape (n, d), optional
         The people to choose from. Default: those of the tables.
     terms : Terms, optional
@@ -181,31 +188,167 @@ def report_with_numbers(
             f"{str(target)!r} exists, so it is not replaced. Name another file, or allow it with "
             "overwrite=True (--force)."
         )
-    environment = _environment()
+    ending = target.suffix.lower()
+    environment = _environment(ending)
     tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
     kind = ArmFacts if hasattr(model, "models_") else Facts
     facts = kind(model, tables, random_state=random_state, **options)
-    text = render(facts, environment, random_state)
-    # What a terminal or an editor would obey; markup was escaped before.
-    text = CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    written = replace_file(target, lambda file: file.write_text(text, "utf-8"))
+    if ending == CSV:
+        written = write_table(_segments_of(facts), target)
+    else:
+        text = (render_markdown if ending == MARKDOWN else render)(
+            facts, environment, random_state
+        )
+        # What a terminal or an editor would obey; markup was escaped before.
+        text = CONTROLS.sub(
+            lambda found: found[0].encode("unicode_escape").decode(), text
+        )
+        written = replace_file(target, lambda file: file.write_text(text, "utf-8"))
     if isinstance(facts, ArmFacts):
         return written, arm_numbers(facts)
     return written, verdict_numbers(facts)
 
 
-def _environment() -> Any:
-    """Return Jinja's environment: everything that is put in is escaped."""
+def _environment(ending: str) -> Any:
+    """Return Jinja's environment for a kind of file: everything that is put in is escaped."""
     jinja = import_extra("jinja2", extra="report")
+    is_markdown = ending == MARKDOWN
     environment = jinja.Environment(
         loader=jinja.PackageLoader("unjoined.report", "."),
-        autoescape=True,
+        autoescape=not is_markdown,
+        finalize=_as_markdown if is_markdown else None,
         undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent}
+    environment.filters |= {"number": in_digits, "percent": percent}
     return environment
+
+
+class Markdown(str):
+    """Text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def _as_markdown(value: Any) -> str:
+    """Return a value as Markdown shows it as it is, on one line."""
+    if isinstance(value, Markdown):
+        return value
+    text = " ".join(str(value).split())
+    text = re.sub(r"([\\`*_\[\]|#~])", r"\\\1", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _markdown_table(table: ResultTable) -> Markdown:
+    """Return a table with its title, as Markdown has tables."""
+    title, columns, rows = table
+    lines = [columns, ["---"] * len(columns), *rows]
+    said = [
+        f"| {' | '.join(c if c == '---' else _as_markdown(c) for c in line)} |"
+        for line in lines
+    ]
+    return Markdown("\n".join([f"*{_as_markdown(title)}*", "", *said]))
+
+
+def render_markdown(facts: Facts | ArmFacts, environment: Any, seed: Any) -> str:
+    """Return the report as a model card in Markdown."""
+    arms = facts.arms if isinstance(facts, ArmFacts) else {"": facts}
+    speeches = {arm: Speech(own) for arm, own in arms.items()}
+    if isinstance(facts, ArmFacts):
+        verdict = advise_arms(facts, speeches)
+    else:
+        verdict = advise(facts, speeches[""])
+    parts = [(arm, _parts_of_card(own, speeches[arm])) for arm, own in arms.items()]
+    text: str = environment.get_template("report.md").render(
+        facts=facts,
+        verdict=verdict,
+        parts=parts,
+        table=_markdown_table,
+        held_out=next(iter(arms.values())).held_out,
+        tables=(
+            "The tables",
+            ("table", "population", "rows", "label"),
+            [
+                (t.kind, str(t.population), f"{t.n_rows:,}", t.words)
+                for t in facts.data.summary()
+            ],
+        ),
+        **_frame(facts, seed),
+    )
+    return text
+
+
+def _parts_of_card(facts: Facts, speech: Speech) -> dict[str, ResultTable]:
+    """Return the tables of a model card on one treatment; without rows if nothing is told."""
+    evaluation, terms = facts.evaluation, facts.terms
+    ends = f"{speech.percent} interval"
+    measures = [("average uplift", evaluation.average), ("AUUC", evaluation.auuc)]
+    measures.append(("Qini", evaluation.qini))
+    shares = [(name, stage) for name, stage in _share_table(facts)["rows"]]
+    segments = facts.segments if facts.is_told else []
+    return {
+        "segments": (
+            f"Segments, the best first: uplift in {terms.unit} {speech.per}",
+            ("people where", "people", "predicted", "measured at such scores", ends),
+            [
+                (g["name"], f"{g['people']:,}", speech.rate(g["predicted"]))
+                + (("", "") if g["gain"] is None else speech.rates(g["gain"]))
+                for g in segments
+            ],
+        ),
+        "measures": (
+            f"Gains {speech.per}, in {terms.unit}",
+            ("what", "estimate", ends),
+            [(name, *speech.rates(e)) for name, e in measures if facts.is_told],
+        ),
+        "shares": (
+            "What each share is expected to bring",
+            ("share", "people", f"gain in {terms.unit}", ends),
+            [
+                (name, f"{stage.people:,.0f}", *speech.gain(stage))
+                for name, stage in shares
+                if facts.is_told
+            ],
+        ),
+    }
+
+
+def _segments_of(facts: Facts | ArmFacts) -> Frame:
+    """Return the segments as a table of numbers, outcome units per person."""
+    arms = facts.arms if isinstance(facts, ArmFacts) else {"": facts}
+    rows: dict[str, list[Any]] = {name: [] for name in SEGMENT}
+    for arm, own in arms.items():
+        for group in own.segments if own.is_told else ():
+            gain = group["gain"]
+            ends = (None, None, None)
+            if gain is not None:
+                ends = (gain.value, *gain.interval(own.level))
+            each = (
+                arm or "treat",
+                group["name"],
+                group["people"],
+                group["predicted"],
+                *ends,
+            )
+            for name, value in zip(SEGMENT, each, strict=True):
+                rows[name].append(
+                    value
+                    if not isinstance(value, float) or np.isfinite(value)
+                    else None
+                )
+    return import_extra("pyarrow", extra="cli").table(rows)
+
+
+def _frame(facts: Facts | ArmFacts, seed: Any) -> dict[str, Any]:
+    """Return what stands around the sections: when it was made, by what and from which columns."""
+    return {
+        "missing": _missing(facts),
+        "about": _about(facts, seed),
+        "day": _day(),
+        "version": version("unjoined"),
+        "left_out": [*map(str, facts.data.left_out), *facts.origin.left_out],
+    }
 
 
 def render(facts: Facts | ArmFacts, environment: Any, seed: Any) -> str:
@@ -236,13 +379,10 @@ def render(facts: Facts | ArmFacts, environment: Any, seed: Any) -> str:
         arms=several,
         prefix="",
         level=2,
+        most_open=MOST_OPEN,
         n_tables=sum(table.kind in KINDS for table in facts.data.summary()),
-        missing=_missing(facts),
-        about=_about(facts, seed),
-        day=_day(),
-        version=version("unjoined"),
         how=getattr(facts.model, "reason_", ""),
-        left_out=[*map(str, facts.data.left_out), *facts.origin.left_out],
+        **_frame(facts, seed),
         style=style,
         script=script,
         hashed=_hash,

@@ -31,13 +31,22 @@
   function money(value) {
     return (rounded(value, data.money_places) + " " + data.currency).trim();
   }
-  // Paper has no folds: open the tests while printing. Charts stand for their numbers there.
+  // Paper has no folds: open them while printing. Charts stand for their numbers there.
   let opened = [];
   window.addEventListener("beforeprint", () => {
-    opened = Array.from(document.querySelectorAll("section > details:not([open])"));
+    opened = Array.from(document.querySelectorAll("details:not([open])")).filter((each) => !each.closest("figure"));
     opened.forEach((each) => { each.open = true; });
   });
   window.addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));
+
+  // A link to a section opens it.
+  function unfold() {
+    const section = field(decodeURIComponent(location.hash.slice(1)));
+    const fold = section && section.querySelector("details.fold");
+    if (fold) fold.open = true;
+  }
+  window.addEventListener("hashchange", unfold);
+  unfold();
 
   const range = field("share");
   if (!range) return;  // the tables cannot tell
