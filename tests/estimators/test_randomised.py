@@ -6,6 +6,7 @@ import pytest
 from scipy.special import expit
 
 from unjoined import SeparateLabels, Uplift
+from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
 from unjoined.evaluate import (
     compare_uplift,
@@ -14,6 +15,7 @@ from unjoined.evaluate import (
     evaluate_uplift,
     plan_study,
 )
+from unjoined.evaluate.terms import linear_evaluation
 from unjoined.export import export_sql
 
 pytestmark = pytest.mark.usefixtures("two_folds")
@@ -47,6 +49,10 @@ def offered(n=3000, seed=0, arms=2):
         truth,
         share,
     )
+
+
+def columns(data):
+    return {name: data[name] for name in ("y", "treatment", "population")}
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +146,11 @@ def test_evaluations_are_of_the_offer(drawn, model):
     means = [np.nanmean(data.y[data.population == f"arm {k}"]) for k in (0, 1)]
     error = found.average.standard_error
     assert abs(found.average.value - (means[1] - means[0])) < 3.0 * error
+    assert found.relative is None  # as it would be without the offer is not untreated
+    rows = label_rows(np.asarray(data.X), **columns(data))
+    base = linear_evaluation(rows).offered((0, 1)).relative()
+    assert abs(base.value - (means[1] / means[0] - 1.0)) < 3.0 * base.standard_error
+    assert base.standard_error < 0.1 * base.value
     assert found.compliers.covers(truth, 0.999)
     assert (
         abs(found.complier_share.value - share)

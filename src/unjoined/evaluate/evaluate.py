@@ -672,9 +672,7 @@ def evaluate_uplift(
     models = {"": model_or_scores}
     chance = is_randomised(models, randomised)
     asked, tables = prepare(models, data, rules, *options, randomised=chance)
-    return _evaluate(
-        asked, tables, level, rng, model=model_or_scores, randomised=chance
-    )
+    return _evaluate(asked, tables, level, rng, randomised=chance)
 
 
 def cross_evaluate(
@@ -754,9 +752,7 @@ def cross_evaluate(
     how = f"rows left out of each fit, {n_folds} folds"
     tables = RowsInMemory(held, rows, columns, fold, how)
     noise = ranking_noise(compared)
-    return _evaluate(
-        others, tables, level, rng, noise, model=estimator, randomised=chance
-    )
+    return _evaluate(others, tables, level, rng, noise, randomised=chance)
 
 
 def sensitivity(
@@ -1089,7 +1085,6 @@ def _evaluate(
     rng: Rng,
     noise: float = 0.0,
     *,
-    model: Any,
     randomised: bool = False,
 ) -> Evaluation:
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
@@ -1108,7 +1103,8 @@ def _evaluate(
     curve, points = appraisal.curve(level, rng)
     bins, p_value = appraisal.bins(least)
     average, auuc, qini = (ratios.pop(name) for name in ("average", "auuc", "qini"))
-    has_base = tables.sample.has_base and not getattr(model, "randomised", False)
+    # Of an offer the base is that of people without it, some of whom are treated.
+    has_base = tables.sample.has_base and not randomised
     relative = appraisal.relative() if has_base else None
     return Evaluation(
         average=average,

@@ -645,7 +645,8 @@ class EvaluationRows:
 
         The effect is that of the offer then, of the second of two ``arms`` against the first. It
         is that of treatment on those who take it up because of the offer, times their share at
-        the same features. How many took it up was estimated for that, but need not be.
+        the same features. How many took it up was estimated for that, but need not be. Untreated is
+        who was not made the offer.
         """
         low, high = arms
         apart = self.policies[:, high] - self.policies[:, low]
@@ -661,6 +662,7 @@ class EvaluationRows:
             self,
             policies=reached,
             effect=apart * self.effect,
+            untreated=self.untreated + self.policies[:, low] * self.effect,
             residual=np.where(self.is_treatment, 0.0, self.residual),
             exposure=None,
             known=np.column_stack(
