@@ -244,7 +244,9 @@ def test_a_file_says_how_many_peoples_rows_it_holds(tmp_path, estimator):
 
 
 @pytest.mark.parametrize("estimator", [MinMaxUplift, WeightedUplift])
-def test_centres_that_are_means_are_nobody_and_fit_as_well(estimator):
+def test_centres_that_are_means_are_nobody_and_fit_as_well(estimator, limits):
+    limits("data.rows", N_GROUPS=5)  # as users have them: this is about what a fit is worth
+    limits("model.crossfit", N_FOLDS=5)
     problem = paper_problem(b=5.0)
     data = problem.draw(2000, random_state=0)
     new = problem.draw_joint(5000, random_state=1)

@@ -846,6 +846,8 @@ def test_gross_residuals_of_both_signs_are_bounded_and_others_are_not():
     assert 0.5 < threshold < 10.0
     assert choose_threshold(7.0 * few_gross, weight) == pytest.approx(7.0 * threshold)
     assert choose_threshold(normal, np.ones(999)) == np.inf
+    heaps = np.concatenate([np.full(450, -1.05), 0.86 + 0.03 * normal[:550]])
+    assert choose_threshold(heaps, np.ones(1000)) == np.inf  # no row is in between
     for sign in (1.0, -1.0):  # a long tail on one side
         assert choose_threshold(sign * np.abs(few_gross), weight) == np.inf
 

@@ -109,8 +109,8 @@ def tables(folder):
 def model(folder, tables, capsys):
     """The file of a model, which the first test that asks for it fits."""
     if not (path := folder / "m.skops").exists():
-        said = run(capsys, "fit", *tables, "--estimator", "minmax", "--model", path)
-        assert MARKUP in said
+        words = "fit", *tables, "--estimator", "minmax", "--model", path, "--details"
+        assert MARKUP in run(capsys, *words)
     return path
 
 

@@ -171,7 +171,8 @@ class Chooser:
         data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
         pass_over = pass_in_memory(data, inner, n_jobs)
         start = np.zeros(len(parts.block))
-        options: Any = {"dear": len(at) > DEAR * len(start), "tol": tol}
+        n = float(rows.people.sum())  # as if people were written out
+        options: Any = {"dear": n > DEAR * len(start), "tol": tol}
         if simpler is None:
             start[0] = self.family.intercept(
                 float(np.average(rows.y, weights=rows.weight))

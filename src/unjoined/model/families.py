@@ -17,6 +17,9 @@ THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
 LOPSIDED = 0.3  # tails that differ by more than this share are not symmetric noise
 BY_SIZE, BY_NUMBER = 2.0, 1.5  # standard errors that they must differ by
 WORTHWHILE = 0.9  # share of the variance that a threshold must bring it below
+LEAST_INSIDE = (
+    0.5  # share of the rows that no threshold may cut: two heaps have no tails
+)
 FARTHEST = 30.0  # logarithm of a mean, on either side of that of all outcomes
 
 
@@ -383,11 +386,11 @@ def choose_threshold(
         threshold = factor * spread
         beyond = residual - np.clip(residual, -threshold, threshold)
         tails = ((weight * beyond, BY_SIZE), (weight * np.sign(beyond), BY_NUMBER))
-        if spread == 0.0 or any(
+        inside = float(np.average(np.abs(residual) < threshold, weights=weight))
+        if inside <= LEAST_INSIDE or any(
             _lopsided(way * tail, z) for way in ways for tail, z in tails
         ):
             break
-        inside = float(np.average(np.abs(residual) < threshold, weights=weight))
         bounded = np.clip(residual, -threshold, threshold)
         variance = float(np.average(bounded**2, weights=weight)) / inside**2
         if variance < WORTHWHILE * best:
