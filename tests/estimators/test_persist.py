@@ -244,17 +244,17 @@ def test_a_file_says_how_many_peoples_rows_it_holds(tmp_path, estimator):
 
 
 @pytest.mark.parametrize("estimator", [MinMaxUplift, WeightedUplift])
-def test_centres_that_are_means_are_nobody_and_fit_as_well(estimator, limits):
-    limits("data.rows", N_GROUPS=5)  # as users have them: this is about what a fit is worth
-    limits("model.crossfit", N_FOLDS=5)
+def test_centres_that_are_means_are_nobody_and_fit_as_well(estimator):
+    """On average over draws: in single ones either is better by up to 0.16."""
     problem = paper_problem(b=5.0)
-    data = problem.draw(2000, random_state=0)
-    new = problem.draw_joint(5000, random_state=1)
-    found = {}
-    for basis in ("smooth", "means"):
-        model = estimator(basis=basis, random_state=0).fit(**data)
-        found[basis] = np.corrcoef(model.predict(new.X), new.uplift)[0, 1]
-    assert found["means"] > found["smooth"] - 0.02
+    found = {"smooth": [], "means": []}
+    for seed in range(4):
+        data = problem.draw(2000, random_state=seed)
+        new = problem.draw_joint(5000, random_state=100 + seed)
+        for basis, shares in found.items():
+            model = estimator(basis=basis, random_state=0).fit(**data)
+            shares.append(np.corrcoef(model.predict(new.X), new.uplift)[0, 1])
+    assert np.mean(found["means"]) > np.mean(found["smooth"]) - 0.02
     X, centers = np.asarray(data.X), centers_of(model)
     assert len(centers) > 50
     assert np.abs(centers[:, None] - X).max(axis=2).min() > 1e-9
