@@ -146,7 +146,7 @@ FINDINGS = {
         "population.",
     ),
     "fit.no gap": (
-        "The policies are too alike to tell uplift, so do not act on this ranking (first-stage F "
+        "The policies are too alike to identify uplift, so do not act on this ranking (first-stage F "
         "= {f:,.0f}).",
         "Nothing else was checked.",
     ),
@@ -156,11 +156,11 @@ FINDINGS = {
         "Nothing else was checked.",
     ),
     "fit.known": (
-        "What is known of treatment is enough to tell uplift.",
+        "What is known of treatment is enough to identify uplift.",
         "Nothing else was checked.",
     ),
     "fit.gap": (
-        "The policies differ enough to tell uplift (first-stage F = {f:,.0f}).",
+        "The policies differ enough to identify uplift (first-stage F = {f:,.0f}).",
         "Nothing else was checked.",
     ),
 }

@@ -168,7 +168,9 @@ def test_the_verdict_is_no_better_than_that_of_the_tables(written, page):
 def test_the_first_screen_says_what_two_populations_cannot_show(page):
     text = " ".join(page.text().split())
     first = text[
-        : text.index("Can these tables tell?", text.index("How far to trust it"))
+        : text.index(
+            "Do these tables identify uplift?", text.index("How far to trust it")
+        )
     ]
     assert (
         "if people respond alike in 'south' and <b>north</b>, which these tables"
@@ -392,7 +394,8 @@ def test_a_gain_that_is_known_for_half_of_the_people_is_called_a_best_guess(tmp_
         )
     assert numbers["treated"]["gain"]["low"] > 0.0
     found = re.search(
-        r"treat everyone. The tables tell about (\d+)% of them", numbers["verdict"]
+        r"treat everyone. The tables identify uplift for about (\d+)% of them",
+        numbers["verdict"],
     )
     assert found[1] == f"{100 * evaluation.speaks_for:.0f}"
     assert evaluation.speaks_for < 0.8  # from which on it is not worth a word

@@ -1,4 +1,4 @@
-"""The commands check and plan-study: whether tables can tell uplift, and how many rows it takes."""
+"""The commands check and plan-study: whether tables identify uplift, and how many rows it takes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Say whether the tables can tell uplift, for whom, and what to do if not."""
+    """Say whether the tables identify uplift, for whom, and what to do if not."""
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])

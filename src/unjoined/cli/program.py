@@ -29,7 +29,7 @@ COMMANDS = {
     ),
     "check": (
         "check",
-        "Say whether the tables can tell uplift, for whom, and what to do if not.",
+        "Say whether the tables identify uplift, for whom, and what to do if not.",
     ),
     "fit": (
         "fit",

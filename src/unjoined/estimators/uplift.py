@@ -782,7 +782,8 @@ class Uplift(UpliftEstimator):
         name = next(iter(kept))
         specification = in_words(name, is_curved=self.family_ in CURVED)
         others = len(kept) - 1
-        rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
+        also = f"; it is averaged with {others} other form{'s' * (others > 1)}"
+        rest = also if others else ""
         return f"In the likeliest form {specification}{rest}."
 
 

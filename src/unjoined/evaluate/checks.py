@@ -1,4 +1,4 @@
-r"""What must hold if tables are to tell uplift, and can be refuted by them.
+r"""What must hold if tables are to identify uplift, and can be refuted by them.
 
 Tables of one population describe the same people; no table was given twice; implied chances lie
 between 0 and 1; three populations or more share the law of outcomes. With two populations most
@@ -57,7 +57,7 @@ EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A test of something that must hold if the tables are to tell uplift.
+    """A test of something that must hold if the tables are to identify uplift.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Can these tables tell? Strength, balance, overlap and tests, and a verdict from all of them."""
+"""Do these tables identify uplift? Strength, balance, overlap and tests, and a verdict from all of them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class PolicyGap:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis(Shown):
-    """Whether tables can tell uplift, and what that rests on. Printing it shows all of it.
+    """Whether tables identify uplift, and what that rests on. Printing it shows all of it.
 
     Attributes
     ----------
@@ -509,7 +509,7 @@ def diagnose(
     never_harms: bool = False,
     random_state: RandomState = 0,
 ) -> Diagnosis:
-    """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
+    """Say whether tables identify uplift: how strongly, for whom, and what contradicts it.
 
     Enough rows, policies that differ, tables that describe the same people, and outcomes that
     depend on features and treatment alone: each is measured, and the verdict is as good as the

@@ -639,7 +639,7 @@ def evaluate_uplift(
     --------
     cross_evaluate : the same without rows kept aside.
     compare_uplift : differences of several models on the same rows.
-    diagnose : whether the tables can tell uplift at all.
+    diagnose : whether the tables identify uplift at all.
 
     Notes
     -----

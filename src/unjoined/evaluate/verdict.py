@@ -102,7 +102,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether tables can tell uplift: a grade and what it rests on.
+    """Whether tables identify uplift: a grade and what it rests on.
 
     Attributes
     ----------

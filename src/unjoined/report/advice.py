@@ -33,9 +33,9 @@ TRUST = {
 }
 STRENGTH = ((PLENTY, "ample"), (STRONG, "enough for the average"), (-1.0, "too weak"))
 TELL = {
-    GREEN: "The tables can tell.",
-    AMBER: "The tables can tell, with limits.",
-    RED: "The tables cannot tell.",
+    GREEN: "The tables identify uplift.",
+    AMBER: "The tables identify uplift, with limits.",
+    RED: "The tables do not identify uplift.",
 }
 WithInterval = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
@@ -160,7 +160,9 @@ def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
         does = "pays" if facts.terms.has_money else "helps"
         limit = f"The tables do not show that it {does}."
         if _ends(facts)[0] > 0.0:
-            limit = f"The tables tell about {facts.told:.0%} of them only."
+            limit = (
+                f"The tables identify uplift for about {facts.told:.0%} of them only."
+            )
         headline = f"The best guess is to {speech.treat} {whom}. {limit}"
     trust = TRUST[colour]
     if rests_on := if_in_words(facts.diagnosis.as_verdict()):
