@@ -3,8 +3,10 @@
 import ast
 import importlib
 import json
+import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -120,6 +122,42 @@ def test_numbers_of_the_readme_are_those_of_the_demo(tmp_path):
     assert set(stated) == set(methods)
     for name, value in stated.items():
         assert float(value) == pytest.approx(methods[name]["oracle_share"], abs=0.02)
+
+
+def screens():
+    """Return commands in the order of the pages, and the lines that each is said to print."""
+    readme = PAGES[0].read_text()
+    commands = re.findall(r"^unjoined ((?:init|fit|score) .*)$", readme, flags=re.M)
+    (shown,) = re.findall(r"^```text\n(.*?)^```", readme, flags=re.M | re.S)
+    found = [(command, "") for command in commands[:-1]] + [(commands[-1], shown)]
+    for page in ("start", "report"):
+        text = (ROOT / "docs" / "guide" / f"{page}.md").read_text()
+        for block in re.findall(r"^```console\n(\$ .*?)^```", text, flags=re.M | re.S):
+            parts = re.split(r"^\$ unjoined (.*)\n", block, flags=re.M)
+            found += zip(parts[1::2], parts[2::2], strict=True)
+    return found
+
+
+@pytest.mark.slow
+def test_screens_of_the_pages_are_what_the_commands_print(here):
+    """Every line, in order; a line of three dots stands for those that are not shown."""
+    write_raw_files(here / "shop", n_per_table=5000, n_customers=2000, seed=0)
+    assert len(screens()) > 9
+    for command, shown in screens():
+        words = shlex.split(command)
+        if words[0] in ("fit", "score", "report"):
+            words.append("--force")
+        done = subprocess.run(
+            [sys.executable, "-m", "unjoined", *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=here,
+            env=os.environ | {"COLUMNS": "80"},
+        )
+        printed = (line.rstrip() for line in done.stdout.splitlines())
+        wanted = [line for line in shown.splitlines() if line != "..."]
+        assert [line for line in wanted if line not in printed] == [], command
 
 
 def test_tables_of_which_estimator_are_those_of_the_benchmark(tmp_path, capsys):

@@ -76,7 +76,7 @@ def draw_image() -> None:
             origin=Origin(title="Spring mailing: whom to mail"),
         )
         driver = browser()
-        show(driver, 1180, 960, "light")  # down to the end of the verdict
+        show(driver, 1180, 990, "light")  # down to the last part, folded
         driver.get(page.as_uri())
         take(driver, IMAGE, whole=False)
         driver.quit()

@@ -146,8 +146,8 @@ FINDINGS = {
         "population.",
     ),
     "fit.no gap": (
-        "The policies are too alike to identify uplift, so do not act on this ranking (first-stage F "
-        "= {f:,.0f}).",
+        "The policies are too alike to identify uplift, so do not act on this ranking "
+        "(first-stage F = {f:,.0f}).",
         "Nothing else was checked.",
     ),
     "fit.small gap": (

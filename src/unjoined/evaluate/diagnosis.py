@@ -1,4 +1,4 @@
-"""Do these tables identify uplift? Strength, balance, overlap and tests, and a verdict from all of them."""
+"""Whether tables identify uplift: strength, balance, overlap and tests, and a verdict."""
 
 from __future__ import annotations
 
