@@ -97,6 +97,20 @@ def test_a_share_above_the_sections_is_that_of_every_command(capsys, shop, tmp_p
     assert needs[0] != needs[2]
 
 
+def test_a_typed_share_goes_before_the_budget_of_the_settings(capsys, shop, tmp_path):
+    settings = SETTINGS.replace('share = "10%"', "budget = 4\ncost = 1\nvalue = 10")
+    (shop / "budget.toml").write_text(settings)
+    words = "score", "--config", shop / "budget.toml", "--force", "--despite-red"
+    for typed, n in (((), 4), (("--share", "20%"), 10), (("--top", "7"), 7)):
+        listed = tmp_path / "list.csv"
+        code, _, said = run(capsys, *words, *typed, "--out", listed)
+        assert code == 0, said
+        assert sum(read_table(listed)["treat"].to_pylist()) == n
+    code, _, said = run(capsys, *words, "--share", "20%", "--top", "7", "--out", listed)
+    assert code
+    assert "--share and --top both say how many" in said
+
+
 def test_files_of_every_section_are_beside_the_settings(capsys, shop):
     cases = (
         ("report", 'list = "l.doc"'),

@@ -139,8 +139,14 @@ def compare(
         for name, g in gains.items()
     ]
     lines.append(_more_in_words(more, unit, found.level))
+    treats = {name: float(each.mean()) for name, each in chosen.items()}
+    if rule[0] == "share" and treats[OLD] != treats[NEW]:
+        lines.append(
+            f"Both orders are judged at the {treats[NEW]:.0%} that the new list treats; the old "
+            f"one treats {treats[OLD]:.0%}."
+        )
     lines.append(_changes_in_words(chosen))
-    lines.append(f"These numbers speak for {found.speaks_for:.0%} of people.")
+    lines.append(f"Measured for {found.speaks_for:.0%} of people.")
     if out is not None:
         rows = _changed(kept, chosen, rank, len(chosen[NEW]))
         lines.append(f"Wrote {write_table(rows, out)}: whose decision changes.")

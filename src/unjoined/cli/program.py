@@ -74,6 +74,8 @@ COMMANDS = {
     ),
     "merge": ("sums", "Add up files of sums that were made with one plan."),
 }
+CONTEXT, POSITIONAL = "ctx", Parameter.POSITIONAL_OR_KEYWORD
+HOW_MANY = ("share", "top", "threshold", "budget")  # each says how many to treat
 LOADED: dict[
     str, tuple[Callable[..., None], str | None]
 ] = {}  # functions and their examples
@@ -121,13 +123,28 @@ def _spread(function: Function) -> Function:
 
     @wraps(function)
     def run(**given: Any) -> None:
+        given = _typed_first(given[CONTEXT], given)
         groups = {name: kind.of(given) for name, kind in shared.items()}
         own = signature(function).parameters
         function(**groups, **{k: v for k, v in given.items() if k in own})
 
+    if all(each.name != CONTEXT for each in options):
+        options.append(Parameter(CONTEXT, POSITIONAL, annotation=typer.Context))
     by_name = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in options]
     run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]
     return run
+
+
+def _typed_first(ctx: typer.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what settings say of how many to treat if the command line says it otherwise."""
+    sources = ((name, ctx.get_parameter_source(name)) for name in HOW_MANY)
+    source = {name: found.name for name, found in sources if found is not None}
+    if "COMMANDLINE" not in source.values():
+        return given
+    return {
+        name: None if source.get(name) == "DEFAULT_MAP" else value
+        for name, value in given.items()
+    }
 
 
 def given_words(ctx: typer.Context, names: Iterable[str] | None = None) -> list[str]:

@@ -33,7 +33,7 @@ from unjoined.cli.options import (
     select_columns,
     split_names,
 )
-from unjoined.cli.program import Config, command, given_words
+from unjoined.cli.program import HOW_MANY, Config, command, given_words
 from unjoined.cli.show import (
     Screen,
     estimate_facts,
@@ -104,10 +104,7 @@ class Target:
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and two ways to say how many."""
-        ways = {
-            f"--{name}": getattr(self, name)
-            for name in ("share", "top", "threshold", "budget")
-        }
+        ways = {f"--{name}": getattr(self, name) for name in HOW_MANY}
         given = [option for option, value in ways.items() if value is not None]
         if len(given) > 1:
             raise InputError(
