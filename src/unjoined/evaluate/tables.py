@@ -98,7 +98,7 @@ def warn_of_own_rows(models: Iterable[Any], data: Any, *, stacklevel: int) -> No
     if any(was_fitted_to(model, data) for model in models):
         warnings.warn(
             "a model is judged by the very rows it was fitted to, which flatters it. Give rows "
-            "that it has not seen, or use cross_evaluate.",
+            "that it has not seen, or leave each out of a fit (cross_evaluate, evaluate --cross).",
             UnjoinedWarning,
             stacklevel=stacklevel + 1,
         )
