@@ -38,6 +38,7 @@ MANY = 3.0  # mean of whole numbers that are rather counts than weights
 ENOUGH = 20  # rows to tell that
 LARGEST = 1e30
 SMALLEST = 1e-30  # differences of outcomes, for the same reasons
+TURN_ROUND = "If less is better, turn it round in the tables (1 - it, or minus it) and fit again."
 _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
 # A number as people write it. A zero in front, or nineteen digits and more, make it an id.
 _WHOLE = "(?:0|[1-9][0-9]*)"
@@ -110,6 +111,16 @@ def check_not_negative(name: str, value: Any) -> float:
     if not _is_number(value) or not 0.0 <= value < np.inf:
         raise InputError(f"{name} must be a finite number, 0 or above, got {value!r}.")
     return float(value)
+
+
+def check_worth(name: str, value: Any) -> float:
+    """Return what an outcome is worth: more of it is better, or nothing."""
+    if _is_number(value) and value < 0.0:
+        raise InputError(
+            f"{name} must be 0 or above, got {value:g}: more of the outcome is taken to be better. "
+            f"{TURN_ROUND}"
+        )
+    return check_not_negative(name, value)
 
 
 def check_count(name: str, value: Any) -> int:

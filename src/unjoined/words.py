@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array
+from unjoined._validation import TURN_ROUND
 
 NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
 NOTHING = 1e-9  # what is nearer to 0 is rounding
@@ -286,11 +288,32 @@ GENERIC = ("outcome", "response", "label", "target", "result", "y")
 IRREGULAR = ("bought", "sold", "paid", "came", "left", "spent", "won", "lost", "kept")
 
 
+# How words begin in names of outcomes of which less is better, as a rule; and what turns them.
+LESS = re.compile(
+    "absen|accident|attrition|cancel|churn|complain|dead|death|default|died|dropout|fraud|infect|"
+    "injur|mortal|readmi|refund|relaps|resign|sick|unsubscri"
+)
+TURNED = ("not", "no", "non", "without", "never", "un")
+
+
+def less_may_be_better(outcome: str) -> str:
+    """Return a doubt, if the name of an outcome sounds as if less of it was better.
+
+    >>> less_may_be_better("visit") or less_may_be_better("not_readmitted")
+    ''
+    """
+    words = re.findall("[a-z]+", outcome.lower())
+    if {*words} & {*TURNED} or not any(map(LESS.match, words)):
+        return ""
+    return f"more of {outcome!r} is taken to be better. {TURN_ROUND}"
+
+
 def _unit_name(outcome: str, *, is_rate: bool) -> str:
     """Return what many outcomes are called: "visits" of visit, "responses" of bought."""
     name = " ".join(outcome.replace("_", " ").split())
     last = name.lower().rpartition(" ")[2]
-    if is_rate and (last in GENERIC + IRREGULAR or last.endswith("ed") or not name):
+    is_told = any(word.endswith("ed") for word in name.lower().split())
+    if is_rate and (last in GENERIC + IRREGULAR or is_told or not last[-1:].isalpha()):
         return "responses"
     if not name or last in GENERIC:
         return UNITS

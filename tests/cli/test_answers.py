@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from unjoined import load_model
@@ -274,3 +275,36 @@ def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, at_shop, monke
     with pytest.raises(SystemExit):
         main(["fit", *at_shop, "--model", "log.skops", "--force"])
     assert capsys.readouterr().err == ""
+
+
+def test_outcomes_of_which_less_may_be_better_and_later_dates_are_doubted(
+    capsys, tmp_path
+):
+    rng = np.random.default_rng(0)
+    for k, site in enumerate(("east", "west")):
+        for label, chance in (("readmitted", 0.4), ("called", (0.7, 0.3)[k])):
+            days = np.datetime64("2026-01-01") + rng.integers(0, 180, 200)
+            columns = {"age": rng.integers(20, 90, 200), "left_on": days.astype(str)}
+            columns[label] = (rng.random(200) < chance) * 1
+            pd.DataFrame(columns).to_csv(tmp_path / f"{label}_{site}.csv", index=False)
+    later = {"age": range(20, 60), "left_on": ["2026-07-04"] * 40}
+    pd.DataFrame(later).to_csv(tmp_path / "people.csv", index=False)
+    settings = tmp_path / "u.toml"
+
+    def said(*words):
+        with pytest.raises(SystemExit):
+            main([str(word) for word in (*words, "--force")])
+        printed = capsys.readouterr()
+        return " ".join((printed.out + printed.err).split())
+
+    out = said("init", tmp_path, "--out", settings)
+    assert "'readmitted' is the outcome, of which more is better" in out
+    assert "If less is better, turn it round" in out
+    out = said("fit", "--config", settings, "--estimator", "minmax")
+    assert "more of 'readmitted' is taken to be better" in out
+    out = said("score", "--config", settings, "--despite-red")
+    assert "When the model was fitted: more of 'readmitted' is taken" in out
+    assert "'left_on' from 2026-07-04 to 2026-07-04, in the fit from 2026-01-0" in out
+    assert "Leave dates out (ignore)" in out
+    out = said("score", "--config", settings, "--value", "-4", "--cost", "1")
+    assert "--value must be 0 or above, got -4: more of the outcome" in out

@@ -440,7 +440,7 @@ def test_terms_that_make_no_sense_are_refused():
         ({"budget": 10.0}, "cost per person above 0"),
         ({"budget": 10.0, "cost": 1.0, "share": 0.2}, "give one"),
         ({"cost": -1.0}, "cost"),
-        ({"value": -5.0}, "turn its sign"),
+        ({"value": -5.0}, "turn it round"),
         ({"share": 1.2}, "share"),
     )
     for terms, match in cases:

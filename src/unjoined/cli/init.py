@@ -28,6 +28,7 @@ from unjoined.data.survey import shared_by
 from unjoined.data.tables import scan_table
 from unjoined.data.write import replace_file
 from unjoined.errors import LabelError, TableError
+from unjoined.words import less_may_be_better
 
 FIRST_ROWS = 2000  # of each table that are looked at
 FEW = 10  # treatments, as a rule, at most
@@ -115,7 +116,10 @@ def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
     for kind in ("outcome", "treatment"):
         if kind in settings and f"{kind}s" in settings:
             files = _files_of(settings[f"{kind}s"])
-            lines.append(f"{settings[kind]!r} is the {kind}: {files}.")
+            more = ", of which more is better" if kind == "outcome" else ""
+            lines.append(f"{settings[kind]!r} is the {kind}{more}: {files}.")
+    if doubt := less_may_be_better(settings.get("outcome", "")):
+        lines.append(f"Look out: {doubt}")
     if "both" in settings:
         lines.append(f"Both labels are in {_files_of(settings['both'])}.")
     if "policies" in settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from copy import copy
 from glob import glob
@@ -46,8 +47,9 @@ from unjoined.data.queries import (
     is_server,
 )
 from unjoined.data.tables import needed_bytes
-from unjoined.errors import InputError, TableError
+from unjoined.errors import InputError, TableError, UnjoinedWarning
 from unjoined.estimators.persist import is_model_file
+from unjoined.words import less_may_be_better
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
 MODEL, SUMS, TABLE, SETTINGS = (
@@ -207,7 +209,13 @@ class Tables(SharedOptions):
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""
         self._check_layout()
+        self._doubt_direction()
         return self.combined(self.features or None, stream=False)
+
+    def _doubt_direction(self) -> None:
+        """Warn of an outcome of which less may be better: all that is said goes by more."""
+        if doubt := less_may_be_better(self.columns["--outcome"] or ""):
+            warnings.warn(doubt, UnjoinedWarning, stacklevel=3)
 
     def earlier(self, before: Sequence[str], data: SeparateLabels) -> SeparateLabels:
         """Read outcomes of an earlier time, when nobody was treated, as the rows of now are."""
@@ -258,6 +266,7 @@ class Tables(SharedOptions):
                 "Leave out --chunks."
             )
         self._check_layout()
+        self._doubt_direction()
         return self.combined(self.features or None, stream=True)
 
     def check_party(self) -> None:

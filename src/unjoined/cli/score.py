@@ -16,7 +16,7 @@ from rich.console import Console
 
 from unjoined._support import import_extra
 from unjoined._typing import Array, BoolArray, Frame, IntArray
-from unjoined._validation import check_finite, check_not_negative, shown
+from unjoined._validation import check_finite, check_not_negative, check_worth, shown
 from unjoined.cli.inputs import TABLE, Named, as_table, check_paths, written_columns
 from unjoined.cli.options import (
     AsJson,
@@ -113,10 +113,11 @@ class Target:
         for option, value in (
             ("--cost", self.cost),
             ("--budget", self.budget),
-            ("--value", self.value),
         ):
             if value is not None:
                 check_not_negative(option, value)
+        if self.value is not None:
+            check_worth("--value", self.value)
         if self.threshold is not None:
             check_finite("--threshold", self.threshold)
         if self.budget is not None and not self.cost:

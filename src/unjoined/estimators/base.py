@@ -68,6 +68,7 @@ from unjoined.words import (
     robustness_in_words,
 )
 
+LATE = 3650.0  # days since 1970 that no duration has
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
 RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
@@ -819,22 +820,33 @@ class UpliftEstimator(BaseEstimator, ABC):
             return
         found = column_ranges(matrix)
         beyond = (found[2] < known[1]) | (found[2] > known[3])
+        holds = ["numbers"] * len(names)
         if (encoder := getattr(self, "encoder_", None)) is not None:
-            beyond &= [  # of new categories the encoder has told
-                column.holds != "categories"
-                for column in encoder.columns_
-                for _ in column.names(encoder.categories)
-            ]
-        odd = np.flatnonzero(beyond).tolist()
-        if odd:
+            of = ((c, c.names(encoder.categories)) for c in encoder.columns_)
+            holds = [column.holds for column, each in of for _ in each]
+        odd = [j for j in np.flatnonzero(beyond).tolist() if holds[j] != "categories"]
+        if odd:  # of new categories the encoder has told
+
+            def ends(ranges: Array, j: int) -> str:
+                low, high = ranges[[0, 4], j]
+                if holds[j] == "times" and low > LATE:  # no time of day and no duration
+                    low, high = (np.datetime64(int(end), "D") for end in (low, high))
+                    return f"{low} to {high}"
+                return f"{low:g} to {high:g}"
+
             said = [
-                f"{names[j]!r} from {found[0, j]:g} to {found[4, j]:g}, in the fit from "
-                f"{known[0, j]:g} to {known[4, j]:g}"
+                f"{names[j]!r} from {ends(found, j)}, in the fit from {ends(known, j)}"
                 for j in odd
             ]
+            remedy = "Check the units of such columns."
+            if any(holds[j] == "times" for j in odd):
+                remedy = (
+                    "Leave dates out (ignore) that are later for people to be scored, and fit "
+                    "again. Of others check the units."
+                )
             warnings.warn(
                 "most rows lie beyond nearly all rows that the model was fitted to: "
-                f"{'; '.join(said)}. Check the units of such columns.",
+                f"{'; '.join(said)}. {remedy}",
                 ColumnWarning,
                 stacklevel=4,
             )

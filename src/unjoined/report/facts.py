@@ -19,6 +19,7 @@ from unjoined._validation import (
     TREATMENT,
     check_not_negative,
     check_share,
+    check_worth,
     shown,
 )
 from unjoined.data.labels import SeparateLabels
@@ -96,13 +97,8 @@ class Terms:
         check_not_negative("cost", self.cost)
         for arm, cost in self.costs.items():
             check_not_negative(f"the cost of {arm!r}", cost)
-        if isinstance(self.value, int | float) and self.value < 0.0:
-            raise InputError(
-                f"value must be 0 or more, got {self.value:g}. If the outcome is a loss, such as "
-                "days in hospital, turn its sign in the tables and fit again: more is better here."
-            )
         if self.value is not None:
-            check_not_negative("value", self.value)
+            check_worth("value", self.value)
         if self.share is not None:
             check_share("share", self.share, zero_allowed=True)
         if self.budget is not None:
