@@ -305,6 +305,17 @@ def test_one_column_in_two_spellings_is_asked_about():
         load(tables)
 
 
+def test_a_column_renamed_in_one_table_is_left_out_with_a_word():
+    tables = four()
+    tables["treatment", "S"] = tables["treatment", "S"].rename(
+        columns={"spend": "spending"}
+    )
+    with pytest.warns(ColumnWarning) as told:
+        assert load(tables).feature_names == ["age", "region"]
+    _, doubt = map(str, (warning.message for warning in told))
+    assert "'S' lacks the column 'spend', and has 'spending'" in doubt
+
+
 def test_units_that_differ_between_tables_are_named_with_both_ranges():
     tables = four(
         lambda k, n, y: RNG.lognormal(0.0, 1.0, n) * (1000.0 if k == 1 else 1.0)

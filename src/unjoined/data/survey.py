@@ -458,14 +458,17 @@ class Survey(NamedTuple):
                 cell: max(rows.get(cell, 0), look.profile.n)
                 for cell, look in of.items()
             }
+        renamed = []
         for name in list(looks):
             of = looks[name]
             if absent := [c for c in cells if c not in of or of[c].profile.n < rows[c]]:
-                out.append(_absent(name, looks, absent[0], cells[absent[0]]))
+                left, doubt = _absent(name, looks, absent[0], cells[absent[0]])
+                out.append(left)
+                renamed += [doubt] * bool(doubt)
                 del looks[name]
         found, notes = self._judged(looks, labels)
         notes += [*other_units(labels), *odd_outcomes(labels)]
-        notes += _both_labels(self.tables, labels) + times
+        notes += _both_labels(self.tables, labels) + times + renamed
         features = tuple(
             name for name in looks if name not in {part.name for part in found}
         )
@@ -597,10 +600,13 @@ def _both_labels(tables: Sequence[Table], labels: Looks) -> list[str]:
     return notes
 
 
-def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:
-    """Return a column that some table lacks, or ask about one that is spelled in another way."""
+def _absent(name: str, looks: Looks, cell: Cell, title: str) -> tuple[LeftOut, str]:
+    """Return a column that some table lacks, or ask about one that is spelled in another way.
+
+    Also return a doubt if another table of that kind has it, and this one a name like it.
+    """
     if cell in looks[name]:
-        return LeftOut(name, f"is not in all files of {title}")
+        return LeftOut(name, f"is not in all files of {title}"), ""
     there = [other for other, of in looks.items() if cell in of and other != name]
     first = next(iter(looks[name].values())).title
     for other in there:
@@ -612,7 +618,13 @@ def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:
     alone = [other for other in there if len(looks[other]) < len(looks[name]) + 1]
     near = nearest(name, alone)
     hint = "" if near is None else f" (which has {near!r})"
-    return LeftOut(name, f"is in {first}, but not in {title}{hint}")
+    doubt = ""
+    if near is not None and any(kind == cell[0] for kind, _ in looks[name]):
+        doubt = (
+            f"{title} lacks the column {name!r}, and has {near!r}: neither is used. If they are "
+            "one column, write its name in the same way in every table."
+        )
+    return LeftOut(name, f"is in {first}, but not in {title}{hint}"), doubt
 
 
 def check_named_columns(
