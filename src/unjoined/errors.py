@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "BeyondWarning",
     "ClusterError",
     "ColumnWarning",
     "DisclosureWarning",
@@ -129,6 +130,10 @@ class WeakIdentificationWarning(UnjoinedWarning):
 
 class ColumnWarning(UnjoinedWarning):
     """A column was left out, is in other units, or holds values such as no row of the fit had."""
+
+
+class BeyondWarning(ColumnWarning):
+    """Most people to be scored lie beyond those of the fit."""
 
 
 class LeftOutWarning(ColumnWarning):

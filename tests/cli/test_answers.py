@@ -277,6 +277,24 @@ def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, at_shop, monke
     assert capsys.readouterr().err == ""
 
 
+def test_a_list_of_people_beyond_those_of_the_fit_is_amber(at_shop, capsys, tmp_path):
+    people = pd.read_csv("customers.csv", dtype=str)
+    words = (
+        "score",
+        *at_shop,
+        "--share",
+        "30%",
+        "--out",
+        tmp_path / "list.csv",
+        "--force",
+    )
+    assert ": Identified for" in run(capsys, *words)
+    people.assign(signed_up="2031-05-06").to_csv(tmp_path / "later.csv", index=False)
+    said = run(capsys, *words, "--table", tmp_path / "later.csv")
+    assert said.startswith("Verdict (amber): Most of these people lie beyond")
+    assert {row["verdict"] for row in rows_of(tmp_path / "list.csv")} == {"amber"}
+
+
 def test_outcomes_of_which_less_may_be_better_and_later_dates_are_doubted(
     capsys, tmp_path
 ):

@@ -48,12 +48,12 @@ from unjoined.cli.show import (
 from unjoined.data.files import table_ending
 from unjoined.data.tables import estimate_rows, scan_table
 from unjoined.data.write import write_table
-from unjoined.errors import InputError, TableError
+from unjoined.errors import BeyondWarning, InputError, TableError
 from unjoined.estimators.arms import ArmUplift
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
 from unjoined.evaluate.estimate import NEARLY_ALL, Estimate
-from unjoined.evaluate.verdict import RED
+from unjoined.evaluate.verdict import AMBER, RED
 from unjoined.targeting import assign_arms, treatment_rank
 from unjoined.words import (
     Unit,
@@ -216,7 +216,8 @@ def score(
         )
     fitted = load_model(model)
     screen = Screen(details=details, quiet=as_json)
-    stops = fitted.verdict_.colour == RED and not despite_red
+    colour, headline = fitted.verdict_.colour, verdict_line(fitted.verdict_)
+    stops = colour == RED and not despite_red
     if isinstance(fitted, ArmUplift):
         if share is not None or top is not None or threshold is not None:
             raise InputError(
@@ -239,19 +240,26 @@ def score(
         chosen = None if stops else target
         unit = worth.unit_of(fitted)
         facts, lines = show_list(screen.more, fitted, scored, chosen, unit)
-        written = write_table(scored.listed(fitted.verdict_.colour, chosen), out)
+        if colour != RED and any(isinstance(note, BeyondWarning) for note in notes):
+            colour, headline = AMBER, f"Verdict ({AMBER}): {BEYOND}"
+        written = write_table(scored.listed(colour, chosen), out)
         facts = {"out": str(written)} | facts
     for note in getattr(fitted, "notes_", ()):
         lines.append(f"When the model was fitted: {note}")
     screen.answer(
-        fitted.verdict_.colour,
-        verdict_line(fitted.verdict_),
+        colour,
+        headline,
         [*lines, f"Wrote {facts['out']}." + " More with --details." * (not details)],
         then="" if stops or config is None else _next_step(ctx),
     )
     if as_json:
         print_json(facts | {"warnings": notes})
     stop_if(stops)
+
+
+BEYOND = (
+    "Most of these people lie beyond those of the fit, so that their order is a guess."
+)
 
 
 def _next_step(ctx: typer.Context) -> str:

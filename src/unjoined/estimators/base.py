@@ -37,7 +37,7 @@ from unjoined.data.labels import COLUMNS, SeparateLabels
 from unjoined.data.rows import LabelledRows, check_rows
 from unjoined.data.sources import ChunkSource
 from unjoined.data.tables import is_dask
-from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
+from unjoined.errors import BeyondWarning, ColumnWarning, InputError, RatioGuardWarning
 from unjoined.estimators.inputs import (
     MOST_NAMED,
     columns_of,
@@ -847,7 +847,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             warnings.warn(
                 "most rows lie beyond nearly all rows that the model was fitted to: "
                 f"{'; '.join(said)}. {remedy}",
-                ColumnWarning,
+                BeyondWarning,
                 stacklevel=4,
             )
 
