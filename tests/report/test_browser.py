@@ -136,7 +136,10 @@ def test_the_slider_and_the_fields_move_together_and_show_the_gain(opened, writt
 def test_the_slider_obeys_the_keyboard(opened):
     from selenium.webdriver.common.keys import Keys
 
+    unfold = "document.querySelectorAll('details').forEach((e) => { e.open = true; })"
+    opened.execute_script(unfold)
     slider = opened.find_element("id", "share")
+    opened.execute_script("arguments[0].scrollIntoView()", slider)
     before = value(opened, "share")
     slider.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert value(opened, "share") == pytest.approx(before + 0.2, abs=0.06)
