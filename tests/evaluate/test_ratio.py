@@ -127,6 +127,27 @@ def test_totals_vary_as_means_of_independent_tables_do(rows):
     )
 
 
+def test_the_average_varies_by_the_wider_of_two_influences(rows):
+    """Fits of the policies follow the rows fully, or not at all: by loops over tables."""
+    terms = rows.terms(rows.omega())
+    for shift in (0.0, 3.0):
+        moved = terms.shifted(shift)
+        found = moved.average()
+        followed = moved.plain - found.value * moved.aim
+        fixed = moved.numerator - found.value * moved.denominator
+        variances = [
+            sum(
+                np.var(left[terms.cell == c], ddof=1) / np.sum(terms.cell == c)
+                for c in range(4)
+            )
+            for left in (followed, fixed)
+        ]
+        D = sum(moved.denominator[terms.cell == c].mean() for c in range(4))
+        expected = np.sqrt(max(variances)) / D
+        assert found.standard_error == pytest.approx(expected, rel=1e-12)
+        assert variances[0] != pytest.approx(variances[1], rel=1e-3)
+
+
 def test_the_average_is_the_published_formula(data, rows):
     """N and D by loops over tables, from the policies, base and effect of the rows."""
     y, kind = data.checked.label, data.kind

@@ -252,7 +252,7 @@ def bounds_of(
     found = []
     for name, h in {EVERYONE: np.ones(len(m)), **taken}.items():
         total = rows.totals(h * low, h * high)
-        error = np.sqrt(np.maximum(np.diag(total.covariance), 0.0))
+        error = np.sqrt(np.maximum(total.variance, 0.0))
         pairs = zip(total.value.tolist(), error.tolist(), strict=True)
         ends = [Estimate(each, its_error) for each, its_error in pairs]
         if never_harms:

@@ -261,7 +261,7 @@ def effect_summary(
     if not models:
         predicted = np.full(g, math.nan)
         slopes = np.full(q, math.nan)
-    error = np.sqrt(np.maximum(np.diag(totals.covariance)[3 + 4 * g :], 0.0))
+    error = np.sqrt(np.maximum(totals.variance[3 + 4 * g :], 0.0))
     rows = zip(
         ("constant", *names), beta / units, error / units, slopes / units, strict=True
     )

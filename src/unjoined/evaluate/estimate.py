@@ -254,21 +254,27 @@ class Totals:
     """Totals over the rows and their covariance: what every estimate is a ratio of two of."""
 
     value: Array  # (m,)
-    covariance: Array  # (m, m)
+    ways: Array  # (w, m, m) covariances, one for each way that totals may vary
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance in the first of the ways, shape (m, m)."""
+        return np.asarray(self.ways[0])
+
+    @property
+    def variance(self) -> Array:
+        """Variance of each total, in the way that it varies most, shape (m,)."""
+        return np.asarray(np.einsum("wii->wi", self.ways).max(axis=0))
 
     def ratio(self, numerator: int, denominator: int) -> Estimate:
-        """Return the ratio of two totals."""
+        """Return the ratio of two totals, in the way that it varies most."""
         i, j = numerator, denominator
-        V = self.covariance
-        return Estimate.of_ratio(
-            Ratio(
-                float(self.value[i]),
-                float(self.value[j]),
-                float(V[i, i]),
-                float(V[j, j]),
-                float(V[i, j]),
-            )
-        )
+        N, D = float(self.value[i]), float(self.value[j])
+        ratios = [
+            Ratio(N, D, float(V[i, i]), float(V[j, j]), float(V[i, j]))
+            for V in self.ways
+        ]
+        return Estimate.of_ratio(max(ratios, key=lambda ratio: ratio.standard_error))
 
     def per_person(
         self, numerator: Array, denominator: Array, counted: Array
@@ -278,7 +284,8 @@ class Totals:
         ``counted`` are the weights of a sum that adds up to the denominator, and varies as it
         would if the policies were known. With fitted policies people count a little more or less
         than they should, which is no matter where all gain alike. Elsewhere it adds
-        :math:`\theta (D - C)` to the numerator: 0 in total, but not in how it varies.
+        :math:`\theta (D - C)` to the numerator: 0 in total, but not in how it varies. Fits follow
+        the rows only in part, so that of two ways to vary the wider one is taken.
         """
         D = float(denominator @ self.value)
         theta = float(numerator @ self.value) / D if D else 0.0
@@ -287,7 +294,7 @@ class Totals:
 
     def combined(self, weights: Array) -> Totals:
         """Return other totals that are sums of these, by weights of shape (k, m)."""
-        return Totals(weights @ self.value, weights @ self.covariance @ weights.T)
+        return Totals(weights @ self.value, weights @ self.ways @ weights.T)
 
     def chi_square(self) -> tuple[float, float]:
         """Return the squared distance of the totals from 0 in their own metric, and its p-value."""

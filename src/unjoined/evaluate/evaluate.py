@@ -32,7 +32,6 @@ from unjoined.evaluate.estimate import (
     Estimate,
     ResultTable,
     Shown,
-    Totals,
     bare_axes,
     critical_value,
     draw_intervals,
@@ -1175,9 +1174,9 @@ class Appraisal:
             if total is not None and isinstance(column.times, np.ndarray):
                 apart[j, j] = 1.0
                 apart[j, total] -= float(self.scored.people @ column.times)
-        V = self.sheet.totals.covariance
+        V = self.sheet.totals.ways
         self.sheet.totals = replace(
-            self.sheet.totals, covariance=V + noise * apart @ V @ apart.T
+            self.sheet.totals, ways=V + noise * apart @ V @ apart.T
         )
 
     def gains(self, *, plain: bool) -> dict[str, Estimate]:
@@ -1233,9 +1232,7 @@ class Appraisal:
         asked = np.concatenate([N, D, counted, seen - said])
         totals = self.sheet.totals.combined(asked)
         at = np.r_[:n, 3 * n : 4 * n]
-        totals.covariance[at, at] = np.maximum(
-            totals.covariance[at, at], np.tile(least, 2)
-        )
+        totals.ways[:, at, at] = np.maximum(totals.ways[:, at, at], np.tile(least, 2))
         place = np.eye(4 * n)
         scores = scored.score[scored.people > 0.0]
         edges = [float(scores.min()), *self.edges.tolist(), float(scores.max())]
@@ -1246,7 +1243,7 @@ class Appraisal:
             uplift = totals.per_person(place[b], place[n + b], place[2 * n + b])
             bins.append(ScoreBin(edges[b], edges[b + 1], share, predicted, uplift))
         tested = 3 * n + np.flatnonzero(np.isfinite(least))
-        test = Totals(totals.value[tested], totals.covariance[np.ix_(tested, tested)])
+        test = totals.combined(place[tested])
         return tuple(bins), test.chi_square()[1]
 
     def calibration(self, average: Estimate, p_value: float) -> Calibration:
@@ -1277,8 +1274,8 @@ class Appraisal:
         b = slope.value
         influence = (one - theta * counted - b * c_off) / value[0]
         influence -= k * (left - b * c_square)
-        error = sheet.totals.combined(influence[None]).covariance[0, 0]
-        intercept = Estimate(theta - b * c, math.sqrt(max(float(error), 0.0)))
+        variance = float(sheet.totals.combined(influence[None]).variance[0])
+        intercept = Estimate(theta - b * c, math.sqrt(max(variance, 0.0)))
         return Calibration(slope, intercept, p_value)
 
 

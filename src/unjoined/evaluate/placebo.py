@@ -178,10 +178,10 @@ def with_earlier(
 
 def _added(totals: Totals, before: Totals, sign: float) -> Estimate:
     """Return the first of three totals per person, once independent rows are added to it."""
-    value, covariance = totals.value.copy(), totals.covariance.copy()
+    value, ways = totals.value.copy(), totals.ways.copy()
     value[0] += sign * before.value[0]
-    covariance[0, 0] += before.covariance[0, 0]
-    return Totals(value, covariance).per_person(*np.eye(3))
+    ways[:, 0, 0] += before.variance[0]
+    return Totals(value, ways).per_person(*np.eye(3))
 
 
 def _taken(

@@ -371,7 +371,7 @@ class RuleRows:
             for column in beyond.T:
                 totals = terms.by_bin(place, GROUPS, column)
                 found += float(np.sum(totals.value**2))
-                noise += float(np.trace(totals.covariance))
+                noise += float(totals.variance.sum())
         return max(0.0, 1.0 - noise / found) if found > 0.0 else 0.0
 
     def one_by_one(self, effect: Array, prices: Prices) -> IntArray:
@@ -405,8 +405,7 @@ class RuleRows:
         totals = self.terms.totals(*columns, *everyone, *apart)
         n = len(given)
         for j, (_, noise) in enumerate(given):
-            beyond = totals.covariance[n + 2 + j, n + 2 + j]
-            totals.covariance[j, j] += noise * beyond
+            totals.ways[:, j, j] += noise * totals.ways[:, n + 2 + j, n + 2 + j]
         place = np.eye(len(totals.value))
         each = [totals.per_person(place[j], *place[n : n + 2]) for j in range(n)]
         return each, totals.ratio(0, 1)

@@ -325,9 +325,10 @@ class GainByScore:
         Mean prediction in each bin.
     numerator, denominator : array of shape (J,)
         :math:`N_j`, outcome units, and :math:`D_j`.
-    covariance : array of shape (3 J, 3 J)
-        Of all numerators, all denominators, and denominators as they would vary if policies were
-        known.
+    covariance : array of shape (2, 3 J, 3 J)
+        That of all numerators, all denominators, and denominators as they would vary if
+        policies were known: if fits of the policies follow the rows, and if they do not. Of an
+        estimate the wider one counts.
     share : array of shape (J,)
         Of the training rows in each bin.
     sway, picked : array of shape (J,)
@@ -419,9 +420,9 @@ class GainByScore:
             terms: RatioTerms, gain: Array, counted: Array
         ) -> tuple[Array, Array, Array]:
             totals = terms.by_bin(place, J, gain, terms.denominator, counted)
-            covariance = totals.covariance.copy()
-            covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
-            return totals.value[:J], totals.value[J : 2 * J], covariance
+            ways = totals.ways.copy()
+            ways[:, :J, :J] += noise * apart @ ways[:, :J, :J] @ apart.T
+            return totals.value[:J], totals.value[J : 2 * J], ways
 
         sway, picked = (
             np.bincount(place, terms.share * moved, J).astype(np.float64)
@@ -526,7 +527,7 @@ class GainByScore:
         weight = apart / spread
         theta = N.sum() / D.sum()
         both = np.concatenate([weight, np.zeros_like(D), -theta * weight])
-        variance = float(both @ self.covariance @ both)
+        variance = float((both @ self.covariance @ both).max())
         return Estimate(float(weight @ N), float(np.sqrt(max(variance, 0.0)))), weight
 
     def _ratio(self, gained: Array, counted: Array) -> Estimate:
@@ -722,7 +723,7 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
     G = len(groups)
     apart = left - left.mean(axis=0)
     covariance = widening(G) ** 2 * (G - 1) / G * apart.T @ apart
-    return Totals(scale * _contrast(value), covariance).ratio(0, 1)
+    return Totals(scale * _contrast(value), covariance[None]).ratio(0, 1)
 
 
 def _contrast(value: Array) -> Array:

@@ -35,14 +35,14 @@ class Sums(Additive):
     """Sums over the rows of each cell, of some columns and of their products.
 
     The first of the columns is 1 for every row. Rows that depend on each other are one draw: there
-    are sums of each draw in place of products. A column may add up to more than what it varies by.
+    are sums of each draw in place of products. A column may vary in two ways: all sums are kept of
+    each, and what it adds up to is the last.
     """
 
     count: Array  # (C,) people
-    first: Array  # (C, m + 1) of p v
-    second: Array  # (C, m + 1, m + 1) of p^2 v v', 0 where rows are no draws
-    units: Array  # (U, C, m + 1) of p v, of each draw; U is 0 where rows are draws
-    more: Array  # (m,) what totals are beyond the sums of what columns vary by
+    first: Array  # (w, C, m + 1) of p v
+    second: Array  # (w, C, m + 1, m + 1) of p^2 v v', 0 where rows are no draws
+    units: Array  # (w, U, C, m + 1) of p v, of each draw; U is 0 where rows are draws
 
     @classmethod
     def of_rows(
@@ -56,41 +56,39 @@ class Sums(Additive):
     ) -> Sums:
         """Add up columns of rows that have shares p, and belong to the draws named.
 
-        A column is (n,), or (2, n): what it varies by, and what it adds up to. ``people`` (n,) says
-        how many alike draws a row stands for, if it is more than one.
+        A column is (n,), or (w, n) if it varies in several ways. ``people`` (n,) says how many
+        alike draws a row stands for, if it is more than one.
         """
-        both = [np.broadcast_to(c, (2, len(share))) for c in columns]
-        values = np.column_stack([varies for varies, _ in both])
-        more = np.array([share @ (adds - varies) for varies, adds in both])
-        m = values.shape[1] + 1
-        count = np.zeros(n_cells)
+        values = in_ways(columns)
+        w, m = len(values), values.shape[2] + 1
         if unit is not None:
             at = unit * n_cells + cell
-            columns = (share, *(share * column for column in values.T))
-            units = [np.bincount(at, v, MOST_UNITS * n_cells) for v in columns]
+            units = np.empty((w, MOST_UNITS * n_cells, m))
+            units[..., 0] = np.bincount(at, share, MOST_UNITS * n_cells)
+            for way, of_way in zip(units, values, strict=True):
+                for j, column in enumerate(of_way.T, start=1):
+                    way[:, j] = np.bincount(at, share * column, MOST_UNITS * n_cells)
             count = np.bincount(cell, minlength=n_cells).astype(np.float64)
-            each = np.stack(units, axis=1).astype(np.float64)
-            return cls.of_units(count, each.reshape(MOST_UNITS, n_cells, m), more)
-        first = np.zeros((n_cells, m))
-        second = np.zeros((n_cells, m, m))
+            return cls.of_units(count, units.reshape(w, MOST_UNITS, n_cells, m))
+        count = np.zeros(n_cells)
+        first = np.zeros((w, n_cells, m))
+        second = np.zeros((w, n_cells, m, m))
         for at in cell_positions(cell):
             c = cell[at[0]]
-            v = np.column_stack([np.ones(len(at)), values[at]])
-            count[c], first[c] = len(at), share[at] @ v
-            v *= share[at, None]
-            if people is None:
-                second[c] = v.T @ v
-            else:
-                count[c] = people[at].sum()
-                second[c] = v.T @ (v / people[at, None])
-        return cls(count, first, second, np.zeros((0, n_cells, m)), more)
+            count[c] = len(at) if people is None else people[at].sum()
+            for way, of_way in enumerate(values):
+                v = np.column_stack([np.ones(len(at)), of_way[at]])
+                first[way, c] = share[at] @ v
+                v *= share[at, None]
+                each = v if people is None else v / people[at, None]
+                second[way, c] = v.T @ each
+        return cls(count, first, second, np.zeros((w, 0, n_cells, m)))
 
     @classmethod
-    def of_units(cls, count: Array, units: Array, more: Array) -> Sums:
+    def of_units(cls, count: Array, units: Array) -> Sums:
         """Return sums of draws, with the rows of each cell."""
-        m = units.shape[-1]
-        nothing = np.zeros((units.shape[1], m, m))
-        return cls(count, units.sum(axis=0), nothing, units, more)
+        w, _, C, m = units.shape
+        return cls(count, units.sum(axis=1), np.zeros((w, C, m, m)), units)
 
     def totals(self) -> Totals:
         """Return the totals of the columns, and their covariance.
@@ -101,24 +99,28 @@ class Sums(Additive):
         much larger as Student's t says.
         """
         counted = self.count > 0.0
-        if len(self.units):
-            mean = self.first[counted, 1:]
-            units = self.units[:, counted]
-            n = np.count_nonzero(units[..., 0], axis=0).astype(np.float64)
+        mean = self.first[:, counted, 1:]
+        value = mean[-1].sum(axis=0)
+        if self.units.shape[1]:
+            units = self.units[:, :, counted]
+            n = np.count_nonzero(units[0, ..., 0], axis=0).astype(np.float64)
             times = np.divide(n, n - 1.0, out=np.full(len(n), math.nan), where=n > 1.0)
-            apart = units[..., 1:] - units[..., :1] * mean
-            off = np.einsum("ucm,c->um", apart, np.sqrt(times))
+            apart = units[..., 1:] - units[..., :1] * mean[:, None]
+            off = np.einsum("wucm,c->wum", apart, np.sqrt(times))
             spread = widening(int(n.min())) ** 2
-            return Totals(mean.sum(axis=0) + self.more, spread * off.T @ off)
+            return Totals(value, spread * off.transpose(0, 2, 1) @ off)
         n = self.count[counted]
-        mean = self.first[counted, 1:]
-        second = self.second[counted]
-        once = np.einsum("ci,cj->cij", mean, second[:, 0, 1:])
-        both = np.einsum("ci,cj->cij", mean, mean) * second[:, :1, :1]
-        off = second[:, 1:, 1:] - once - once.transpose(0, 2, 1) + both
+        second = self.second[:, counted]
+        once = np.einsum("wci,wcj->wcij", mean, second[:, :, 0, 1:])
+        both = np.einsum("wci,wcj->wcij", mean, mean) * second[..., :1, :1]
+        off = second[..., 1:, 1:] - once - once.swapaxes(2, 3) + both
         times = np.divide(n, n - 1.0, out=np.full(len(n), math.nan), where=n > 1.0)
-        covariance = np.einsum("c,cij->ij", times, off)
-        return Totals(mean.sum(axis=0) + self.more, covariance)
+        return Totals(value, np.einsum("c,wcij->wij", times, off))
+
+
+def in_ways(columns: Iterable[Array]) -> Array:
+    """Return columns (n,) or (w, n) as (w, n, m), of each way that any of them varies in."""
+    return np.stack(np.broadcast_arrays(*map(np.atleast_2d, columns)), axis=-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,16 +176,17 @@ class RatioTerms:
 
     @property
     def gain(self) -> Array:
-        """Numerators as columns of sums: what they vary by, and what they add up to, (2, n).
+        """Numerators as columns of sums, with two ways to vary, (2, n).
 
-        Treatment rows correct what outcome rows were told of the policies by fits to other rows,
-        and so do they correct whom these fits make count: the plain score varies by both.
+        Treatment rows correct what outcome rows were told of the policies by fits to other rows.
+        As far as fits follow them, they correct whom these make count too: the plain score varies
+        by both. Nobody knows how far fits do, so that `Totals.per_person` looks at both ways.
         """
         return np.stack([self.plain, self.numerator])
 
     @property
     def counted(self) -> Array:
-        """Denominators that vary as if the policies were known, as such columns, (2, n)."""
+        """Denominators that vary as if the policies were known, and as they do, (2, n)."""
         return np.stack([self.aim, self.denominator])
 
     def totals(self, *columns: Array) -> Totals:
@@ -197,35 +200,29 @@ class RatioTerms:
         """Return totals of columns in groups that have no row in common, column by column."""
         J, k = n_bins, len(columns)
         C = int(self.cell.max()) + 1
-        both = [np.broadcast_to(c, (2, len(place))) for c in columns]
-        varies = [column for column, _ in both]
-        more = [np.bincount(place, self.share * (adds - v), J) for v, adds in both]
         if self.unit is not None:
-            at = self.unit * C + self.cell
-            size = (MOST_UNITS, C, -1)
-            ones = np.bincount(at, self.share, MOST_UNITS * C).reshape(size)
-            parts = (
-                np.bincount(at * J + place, self.share * v, MOST_UNITS * C * J)
-                for v in varies
-            )
-            units = np.concatenate([ones, *(v.reshape(size) for v in parts)], axis=2)
-            count = np.bincount(self.cell, minlength=C).astype(np.float64)
-            return Sums.of_units(count, units, np.concatenate(more)).totals()
+            inside = [place == j for j in range(J)]
+            apart = [column * each for column in columns for each in inside]
+            return self.totals(*apart)
         bins = Sums.of_rows(
-            self.cell * J + place, self.share, varies, C * J, None, self.count
+            self.cell * J + place, self.share, columns, C * J, None, self.count
         )
-        first = bins.first.reshape(C, J, k + 1)
-        second = bins.second.reshape(C, J, k + 1, k + 1)
-        products = np.zeros((C, k * J + 1, k * J + 1))  # those of two groups stay 0
+        w = len(bins.first)
+        first = bins.first.reshape(w, C, J, k + 1)
+        second = bins.second.reshape(w, C, J, k + 1, k + 1)
+        products = np.zeros((w, C, k * J + 1, k * J + 1))  # those of two groups stay 0
         at = np.arange(1, J + 1) + J * np.arange(k)[:, None]
-        products[:, at[:, None], at[None]] = second[:, :, 1:, 1:].transpose(0, 2, 3, 1)
-        products[:, 0, 0] = second[:, :, 0, 0].sum(axis=1)
-        products[:, 0, 1:] = second[:, :, 0, 1:].transpose(0, 2, 1).reshape(C, -1)
-        sums = first[:, :, 1:].transpose(0, 2, 1).reshape(C, -1)
-        sums = np.column_stack([first[:, :, 0].sum(axis=1), sums])
-        nothing = np.zeros((0, C, k * J + 1))
+        products[:, :, at[:, None], at[None]] = second[..., 1:, 1:].transpose(
+            0, 1, 3, 4, 2
+        )
+        products[:, :, 0, 0] = second[..., 0, 0].sum(axis=2)
+        products[:, :, 0, 1:] = second[..., 0, 1:].swapaxes(2, 3).reshape(w, C, -1)
+        products[:, :, 1:, 0] = products[:, :, 0, 1:]
+        sums = first[..., 1:].swapaxes(2, 3).reshape(w, C, -1)
+        sums = np.concatenate([first[..., :1].sum(axis=2), sums], axis=2)
+        nothing = np.zeros((w, 0, C, k * J + 1))
         count = bins.count.reshape(C, J).sum(axis=1)
-        return Sums(count, sums, products, nothing, np.concatenate(more)).totals()
+        return Sums(count, sums, products, nothing).totals()
 
     def average(self) -> Estimate:
         """Return the average uplift of those whom the answer speaks for, outcome units."""
