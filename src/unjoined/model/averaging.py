@@ -79,14 +79,14 @@ KEPT = {
 }  # of what is screened: for the base, and as many for the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
-SAMPLE_STEPS = 7  # the same, if more rows than choose have the last word
+SAMPLE_STEPS = 3  # the same, if more rows than choose have the last word
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 MOST_TRIED = 2  # forms that are fitted to more rows than choose
 OVER_ALL: Any = {
-    "n_steps": 2,
+    "n_steps": 1,
     "near": True,
     "dear": True,
-    "tol": 0.5,
+    "tol": 0.01,
 }  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
 SHIFT_PRECISION = 0.1  # of the shift that levels an effect, log-odds: next to nothing
@@ -195,6 +195,7 @@ class Chooser:
                 start,
                 scales,
                 n_steps=self.more_steps,
+                near=True,
                 **options,
             )
         return replace(fit, parts=parts)

@@ -40,7 +40,7 @@ DEAR = 10  # people for each coefficient, above which a pass costs more than the
 SETTLED = 0.02  # change of the logarithm of a group's scale that is none
 UNSCALED = 2  # the first steps, which leave the scales alone
 MOST_STEPS = 50  # with the scales fixed, at the end
-TOL = 1e-6  # nats of all rows that a step must promise then
+TOL = 1e-6  # nats of all rows: a step that promises less is not taken then
 SHORTEST = 1e-3  # of a full step
 SUFFICIENT = 1e-4  # share of what a step promises that it must bring (Armijo)
 _SCRATCH = Scratch()
@@ -339,7 +339,7 @@ def fit_steps(
     for k in range(n_steps):
         penalty = scales.precision[parts.block]
         factor = _factor(sums.curvature, penalty)
-        coef, sums, _, _ = yield from _step(family, coef, sums, penalty, factor)
+        coef, sums, _ = yield from _step(family, coef, sums, penalty, factor)
         variance = _inverse_diagonal(factor)
         family, known = family.renewed(sums, len(coef) - float(penalty @ variance))
         if known is None:
@@ -355,15 +355,15 @@ def fit_steps(
                 scales = _settled(parts, scales, coef, sums)
     penalty = scales.precision[parts.block]
     path = [_objective(sums, penalty, coef)]
-    promised = np.inf
     moved = True
-    while moved and promised >= tol and len(path) <= MOST_STEPS:
+    while True:
         factor = _factor(sums.curvature, penalty)
-        coef, sums, promised, moved = yield from _step(
-            family, coef, sums, penalty, factor
-        )
+        gradient = sums.gradient + penalty * coef
+        promised = float(gradient @ _solve(factor, gradient))
+        if promised < tol or not moved or len(path) > MOST_STEPS:
+            break
+        coef, sums, moved = yield from _step(family, coef, sums, penalty, factor)
         path.append(_objective(sums, penalty, coef))
-    factor = _factor(sums.curvature, penalty)
     covariance = _solve(factor, np.eye(len(coef)))
     converged = bool(promised < max(tol, np.sqrt(TOL)))
     return AdditiveFit(
@@ -433,8 +433,8 @@ def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
 
 def _step(
     family: Family, coef: Array, sums: Sums, penalty: Array, factor: Array
-) -> Generator[Request, Sums, tuple[Array, Sums, float, bool]]:
-    """Take one step that lowers the objective; also return what it promised and if it moved."""
+) -> Generator[Request, Sums, tuple[Array, Sums, bool]]:
+    """Take one step that lowers the objective; also return if it moved."""
     gradient = sums.gradient + penalty * coef
     step = -_solve(factor, gradient)
     promised = float(-gradient @ step)
@@ -444,9 +444,9 @@ def _step(
         there = coef + length * step
         trial = yield family, there
         if _objective(trial, penalty, there) <= before - SUFFICIENT * length * promised:
-            return there, trial, promised, True
+            return there, trial, True
         length *= 0.5
-    return coef, sums, promised, False  # rounding hides any further gain
+    return coef, sums, False  # rounding hides any further gain
 
 
 def _factor(curvature: Array, penalty: Array) -> Array:
