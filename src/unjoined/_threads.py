@@ -21,7 +21,7 @@ from unjoined.errors import InputError
 LINE = 64  # bytes that the processor moves together
 CHUNK_ROWS = 65_536  # rows read or looked at together: of ten features, 5 megabytes
 CACHE_ROWS = (
-    4096  # rows worked on together, at the most, for their values to stay in the cache
+    8192  # rows worked on together, at the most, for their values to stay in the cache
 )
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -212,7 +212,9 @@ def test_the_share_told_of_a_list_goes_by_its_bins():
     """Of each bin a part is known, of the share of people it has."""
     kept, rng = record(), np.random.default_rng(2)
     uplift = np.repeat([0.5, 1.5, 2.5, 3.5], 5)
-    assert kept.told(uplift, np.ones(20)) == pytest.approx(min(kept.denominator.sum(), 1.0))
+    assert kept.told(uplift, np.ones(20)) == pytest.approx(
+        min(kept.denominator.sum(), 1.0)
+    )
     each = [kept.told(uplift, uplift == u) for u in (0.5, 1.5, 2.5, 3.5)]
     expected = np.minimum(kept.denominator / kept.share, 1.0)
     assert_allclose(each, expected)

@@ -290,7 +290,7 @@ def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():
     low, high = model.average_effect_.interval(0.95)
     assert high < -1.0
     assert (
-        f"{low:+.2f} to {high:+.2f}), which is more than the outcome allows"
+        f"{low:+.1f} to {high:+.1f}), which is more than the outcome allows"
         in model.summary()
     )
 

@@ -37,6 +37,7 @@ from unjoined.cli.show import (
     uplift_summary,
     verdict_line,
 )
+from unjoined.data.columns import take_rows
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import available_bytes
 from unjoined.errors import InputError, LeftOutWarning, WeakIdentificationWarning
@@ -68,6 +69,7 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
 }
 IN_PIECES = ("auto", "minmax")
 FOLDS = 5  # that the record of gains is made with
+MOST_DESCRIBED = 100_000  # people whose predictions are described
 IGNORED = "was named with --ignore"
 Facts = dict[str, Any]
 
@@ -308,12 +310,14 @@ def _fit_rows(
         if not hasattr(fitted, "gain_"):
             unjoined.record_gain(fitted, data, crossfit=crossfit, random_state=seed)
     fitted.verdict_ = _diagnosed(fitted, data, crossfit=crossfit, random_state=seed)
-    uplift = fitted.predict(data.X)
+    some = slice(None, None, -(-data.n_rows // MOST_DESCRIBED))
+    uplift = fitted.predict(take_rows(data.X, some))
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
     if not hasattr(fitted, "effect_range_"):  # else it is told with what was found
-        show_uplift(out, uplift, "the people in the tables")
+        whose = "the people in the tables" if some.step == 1 else "some of the people"
+        show_uplift(out, uplift, whose)
     return fitted, {
         "rows": data.n_rows,
         "tables": [

@@ -24,7 +24,7 @@ from unjoined.data.columns import column_values
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.looks import says_ended, unfinished
 from unjoined.data.queries import SqlQuery, database_tables, is_query
-from unjoined.data.survey import shared_by
+from unjoined.data.survey import names_people, shared_by
 from unjoined.data.tables import scan_table
 from unjoined.data.write import replace_file
 from unjoined.errors import LabelError, TableError
@@ -751,10 +751,10 @@ def _shared(heads: list[Frame], taken: set[Any]) -> str | None:
     for name in heads[0].column_names:
         if name in taken or any(name not in head.column_names for head in heads):
             continue
-        for head in heads:
+        for head in heads if names_people(name) else ():
             column = head.column(name).combine_chunks().dictionary_encode()
             codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            if shared_by(name, codes) is not None:
+            if shared_by(codes) is not None:
                 return str(name)
     return None
 

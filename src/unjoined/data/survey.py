@@ -272,8 +272,10 @@ def _is_shared(
     name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks
 ) -> str | None:
     """Find that ids come up several times in a table: rows of one person, or of one household."""
+    if not names_people(name):
+        return None
     for look in cells.values():
-        if look.n >= FEWEST and (times := shared_by(name, look.head.as_text().values)):
+        if look.n >= FEWEST and (times := shared_by(look.head.as_text().values)):
             return (
                 f"is the same in about {times:.1f} rows of {look.title} each. Rows of one "
                 "household or customer depend on each other, and intervals are too narrow unless "
@@ -282,16 +284,18 @@ def _is_shared(
     return None
 
 
-def shared_by(name: str, codes: Any) -> float | None:
-    """Return in how many rows each id of a column is, None if it holds none or all are different.
+def names_people(name: str) -> bool:
+    """Tell whether a column is named as ids of people are; stores and regions are features."""
+    of_what = re.sub(r"(?i)[ _.-]?(id|code|nr|key)$", "", name)
+    is_id = ID_NAME.match(name) or WHO_NAME.match(name)
+    return bool(is_id) and not names_codes(of_what)
+
+
+def shared_by(codes: Any) -> float | None:
+    """Return in how many rows each id of a column is, None if all are different or they are few.
 
     ``codes`` (n,) are whole numbers, one for each id, negative where there is none.
     """
-    is_id = ID_NAME.match(str(name)) or WHO_NAME.match(str(name))
-    # Stores and regions say something of people.
-    of_what = re.sub(r"(?i)[ _.-]?(id|code|nr|key)$", "", str(name))
-    if not is_id or names_codes(of_what):
-        return None
     known = codes[codes >= 0]
     times = len(known) / max(len(np.unique(known)), 1)
     enough = len(known) >= FEWEST_NAMES * times

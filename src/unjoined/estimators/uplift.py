@@ -422,22 +422,14 @@ class Uplift(UpliftEstimator):
         count = None if rows.count is None else rows.count[few]
         noise = ranking_noise(crossfit.models.scores(X), count)
 
-        def measured(change: float = 0.0) -> GainByScore:
-            predicted = self._predict_rows(X)
-            return GainByScore.of_rows(
-                evaluation, evaluation.effect, predicted, weight, noise, change
-            )
-
-        record = measured()
-        average = record.everyone()
-        if np.isfinite(average.interval(0.95)).all():
+        lacking, change = agreed_average(evaluation, crossfit)
+        if self.family_ not in CURVED:  # of which a shift of log-odds would rank anew
             scale = float(self.outcome_scaling_.scale[0])
-            mean, shrunk = agreed_average(evaluation, crossfit)
-            if (
-                self.family_ not in CURVED
-            ):  # of which the same shift of log-odds would rank anew
-                self.fit_ = self.fit_.raised((shrunk - mean) / scale)
-            record = measured(shrunk - average.value)
+            self.fit_ = self.fit_.raised(lacking / scale)
+        predicted = self._predict_rows(X)
+        record = GainByScore.of_rows(
+            evaluation, evaluation.effect, predicted, weight, noise, change
+        )
         self.dose_weights_ = np.empty((0, 3))
         if rows.is_dose and rows.dose is not None:
             dose = np.where(rows.is_copy, np.nan, rows.dose * (0.5 + 0.5 * rows.label))
@@ -452,9 +444,8 @@ class Uplift(UpliftEstimator):
             self.compliers_, self.complier_share_ = evaluation.compliers()
             self.offer_ = evaluation.arms
             offer = evaluation.offered(self.offer_)
-            predicted = self._predict_rows(X) * self._take_up(X)
             self.gain_ = GainByScore.of_rows(
-                offer, offer.effect, predicted, weight, noise
+                offer, offer.effect, predicted * self._take_up(X), weight, noise
             )
 
     def _describe(self, rows: ModelRows, propensity: Array) -> None:

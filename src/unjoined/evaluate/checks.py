@@ -603,6 +603,15 @@ class Pooled(NamedTuple):
     p_value: float  # corrected by Holm's method
 
 
+def _alike(values: Array) -> IntArray:
+    """Return a number for each row (n, k), from 0, the same for rows of the same values."""
+    place = np.zeros(len(values), dtype=np.int64)
+    for column in values.T:
+        _, code = np.unique(column, return_inverse=True)
+        _, place = np.unique(place * (code.max() + 1) + code, return_inverse=True)
+    return place
+
+
 def find_pooled(
     rows: EvaluationRows, features: NamedFeatures, names: Sequence[Any]
 ) -> tuple[Pooled, ...]:
@@ -622,10 +631,9 @@ def find_pooled(
     for column in dict.fromkeys(each.column for each in features.columns):
         own = np.array([each.column == column for each in features.columns])
         values = rows.X[np.ix_(outcome, own)]
-        if len(np.unique(values[:SPLIT_ROWS], axis=0)) > MOST_VALUES:
+        if _alike(values[:SPLIT_ROWS]).max() >= MOST_VALUES:
             continue
-        _, place = np.unique(values, axis=0, return_inverse=True)
-        place = place.ravel()
+        place = _alike(values)
         people = np.zeros((int(place.max()) + 1, K))
         np.add.at(people, (place, rows.cell[outcome]), 1.0)
         if people.max(axis=1).sum() < NEARLY_APART * people.sum():

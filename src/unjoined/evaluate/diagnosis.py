@@ -655,9 +655,9 @@ def _hidden_differences(
     """Return what would turn the average of a fit; None for a single population."""
     if len(rows.names) == 1:
         return None
-    _, agreed = agreed_average(own, crossfit)
+    _, change = agreed_average(own, crossfit)
     return sensitivity_of(
-        [average_claim(own, agreed - own.average().value)],
+        [average_claim(own, change)],
         own,
         features,
         rows.names,

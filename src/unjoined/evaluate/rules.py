@@ -656,8 +656,7 @@ def _rows(
     reach = np.ones(len(found[0].cell))
     change = 0.0
     if own and not chance:  # as much as the average of the fit
-        _, agreed = agreed_average(found[0], known[0])
-        change = agreed - found[0].average().value
+        _, change = agreed_average(found[0], known[0])
     if chance:
         low, high = found[0].arms
         reach = found[0].policies[:, high] - found[0].policies[:, low]

@@ -772,20 +772,22 @@ def average_effect(rows: LabelledRows) -> Estimate:
 
 
 def agreed_average(rows: EvaluationRows, crossfit: CrossFit) -> tuple[float, float]:
-    """Return the mean prediction, and what was measured brought to it as far as both agree.
+    """Return what predictions, and what was measured, are short of an average between both.
 
-    The mean prediction is surer than what was measured, if base and effect are right. Where the
-    tables cannot bound the average, it is left as it is.
+    The mean prediction is surer than what was measured, if base and effect are right: what was
+    measured is brought to it as far as both agree. Where the tables cannot bound the average, both
+    are left as they are.
     """
     average = rows.average()
     X = crossfit.rows.X
     some = slice(None, None, max(len(X) // MEAN_ROWS, 1))
     counted = rows.people[: len(X)][some]
     if not (np.isfinite(average.interval(0.95)).all() and counted.any()):
-        return average.value, average.value
+        return 0.0, 0.0
     scale = float(crossfit.likelihood.outcome_scaling.scale[0])
     mean, error = (scale * each for each in crossfit.fit.mean_uplift(X[some], counted))
-    return mean, average.shrunk_towards(Estimate(mean, error))
+    agreed = average.shrunk_towards(Estimate(mean, error))
+    return agreed - mean, agreed - average.value
 
 
 def linear_evaluation(rows: LabelledRows) -> EvaluationRows:

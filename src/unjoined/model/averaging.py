@@ -83,7 +83,7 @@ SAMPLE_STEPS = 3  # the same, if more rows than choose have the last word
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 MOST_TRIED = 2  # forms that are fitted to more rows than choose
 OVER_ALL: Any = {
-    "n_steps": 1,
+    "n_steps": 2,
     "near": True,
     "dear": True,
     "tol": 0.01,
@@ -257,20 +257,30 @@ class Chooser:
         if PAIR in specification.base and len(self.basis.pairs) > ALL_PAIRS:
             places = np.flatnonzero(named == PAIR)
             used[places] = False
-            asked = self._asked_for(PAIR, block, named, fit, at)
-            for best in asked if PAIR in specification.effect else asked[:1]:
+            both = PAIR in specification.effect
+            for best in self._asked_for(PAIR, block, named, fit, at, both=both):
                 used[places[best]] = True
         return tuple(np.where(used, named, UNUSED).tolist())
 
     def _asked_for(
-        self, kind: str, block: IntArray, named: Array, fit: AdditiveFit, at: IntArray
+        self,
+        kind: str,
+        block: IntArray,
+        named: Array,
+        fit: AdditiveFit,
+        at: IntArray,
+        *,
+        both: bool = True,
     ) -> list[IntArray]:
-        """Return which blocks of a kind would change base and effect of a fit most."""
+        """Return which blocks of a kind would change a fit's base, and effect, most."""
         places = np.flatnonzero(named == kind)
         wanted = np.isin(block, places)
         of_block = np.searchsorted(places, block[wanted])
         found = []
-        for slope, variance in squared_slopes(fit, self.rows, self.values, at, wanted):
+        values = self.values
+        for slope, variance in squared_slopes(
+            fit, self.rows, values, at, wanted, both=both
+        ):
             score = np.bincount(of_block, slope) / np.bincount(of_block, variance)
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
         return found
@@ -710,7 +720,8 @@ def _over_all(
     without: dict[str, list[AdditiveFit]] = {}
     with one_blas_thread():
         for name in held.leading:
-            near = held.everyone(name, CHOICE_TOL, n_jobs)
+            first = held.fits[name][0]
+            near = held.everyone(name, CHOICE_TOL, n_jobs, near=first)
             passes = PassByFolds(
                 [pass_by_pieces(values, part, near.parts, n_jobs) for part in parts]
             )

@@ -57,12 +57,12 @@ class Bins(NamedTuple):
             codes[j] = j * N_BINS + np.searchsorted(cut, X[:, c], side="left")
         return cls(tuple(columns), tuple(cuts), codes)
 
-    def sums(self, values: Array, at: IntArray) -> Array:
+    def sums(self, values: Sequence[Array], at: IntArray) -> list[Array]:
         """Return the sums of values at some rows up to the end of each bin, (columns, bins)."""
         d = len(self.columns)
         codes = self.codes[:, at].ravel()
-        sums = np.bincount(codes, np.tile(values[at], d), d * N_BINS)
-        return np.cumsum(sums.reshape(d, N_BINS), axis=1)
+        sums = [np.bincount(codes, np.tile(v[at], d), d * N_BINS) for v in values]
+        return [np.cumsum(each.reshape(d, N_BINS), axis=1) for each in sums]
 
     def above(self, at: IntArray, j: int, b: int) -> BoolArray:
         """Tell which of some rows lie above the end of a bin."""
@@ -117,7 +117,7 @@ def _split(
     gained: dict[Rule, float],
 ) -> list[tuple[IntArray, Rule]]:
     """Split a leaf where the loss falls most, if it can be, and note what its halves gain."""
-    slope, curvature, weight = (bins.sums(each, at) for each in sums)
+    slope, curvature, weight = bins.sums(sums, at)
 
     def fall(slope: Array, curvature: Array) -> Array:
         return slope**2 / (curvature + ridge)

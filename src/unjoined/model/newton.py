@@ -34,8 +34,9 @@ FEW_TAIL = 0.1  # the same of these groups
 DAMPED = 0.7  # share of the way that precisions go in one update, on the log scale
 SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
 LEAST, MOST = 1e-7, 10.0  # squared scales of groups
+TINY = 1e-9  # freedom of a block, at least: so little that a scale that fell can rise again
 N_STEPS = 25  # with new scales after each, at most
-MOST_UPDATES = 10  # of scales between two passes
+MOST_UPDATES = 20  # of scales between two passes
 DEAR = 10  # people for each coefficient, above which a pass costs more than these
 SETTLED = 0.02  # change of the logarithm of a group's scale that is none
 UNSCALED = 2  # the first steps, which leave the scales alone
@@ -219,7 +220,7 @@ class Scales:
         size = np.bincount(parts.block, minlength=b)
         square = np.bincount(parts.block, coef**2, minlength=b)
         spread = np.bincount(parts.block, variance, minlength=b)
-        freedom = np.maximum(size - self.precision * spread, 1e-3)
+        freedom = np.maximum(size - self.precision * spread, TINY)
         whole = np.bincount(of, self.precision * square, g) / np.bincount(
             of, freedom, g
         )

@@ -588,19 +588,26 @@ def in_words(name: str, *, is_curved: bool) -> str:
 
 
 def squared_slopes(
-    fit: AdditiveFit, rows: ModelRows, values: Array, at: IntArray, wanted: BoolArray
+    fit: AdditiveFit,
+    rows: ModelRows,
+    values: Array,
+    at: IntArray,
+    wanted: BoolArray,
+    *,
+    both: bool,
 ) -> list[tuple[Array, Array]]:
     """Return squared slopes of the loss by functions that a fit lacks, and their variances.
 
-    First in its base, then in its effect, at some of the rows, in pieces that stay in the cache.
+    First in its base, then in its effect if ``both`` are asked for and it has one, at some of the
+    rows, in pieces that stay in the cache.
     What the fit's own functions explain is taken off the variance: the ratio is about 1 where
     nothing is missed.
     """
-    n_ways = 2 if len(fit.parts.effect) else 1
+    n_ways = 1 + (both and len(fit.parts.effect) > 0)
     sums: list[list[Array]] = [[np.zeros(())] * 3 for _ in range(n_ways)]
     for start in range(0, len(at), CACHE_ROWS):
         here = at[start : start + CACHE_ROWS]
-        piece = _slope_sums(fit, rows.take(here), values[:, here], wanted)
+        piece = _slope_sums(fit, rows.take(here), values[:, here], wanted, n_ways)
         pairs = zip(sums, piece, strict=True)
         sums = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
     found = []
@@ -611,24 +618,18 @@ def squared_slopes(
 
 
 def _slope_sums(
-    fit: AdditiveFit, rows: ModelRows, values: Array, wanted: BoolArray
+    fit: AdditiveFit, rows: ModelRows, values: Array, wanted: BoolArray, n_ways: int
 ) -> list[list[Array]]:
     """Return slopes and curvatures by wanted functions, and these with the fit's own ones."""
     more = values[wanted]
     parts = fit.parts
-    terms = fit.family(rows.y, rows.exposure, *fit(values.T))
+    t = fit.family(rows.y, rows.exposure, *fit(values.T))
     w = rows.weight
     own = (values[parts.base].T, values[parts.effect].T)
-    ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]
-    if len(parts.effect):
-        ways.append(
-            (
-                terms.by_effect,
-                terms.effect_effect,
-                terms.base_effect,
-                terms.effect_effect,
-            )
-        )
+    ways = (
+        (t.by_base, t.base_base, t.base_base, t.base_effect),
+        (t.by_effect, t.effect_effect, t.base_effect, t.effect_effect),
+    )[:n_ways]
     square = more**2
     return [
         [

@@ -173,7 +173,7 @@ class Grower:
                 values[s] = np.maximum(values[s], found.max(axis=(1, 3)))
         fits = np.minimum(sides[0][1], sides[1][1]) >= self.least
         total = np.where(fits, values[0] + values[1], -np.inf)
-        j, at = (int(i) for i in np.unravel_index(np.argmax(total), total.shape))
+        j, at = _first_best(total)
         if not total[j, at] > best.value + _slack(total[j, at]):
             return best
         children = []
@@ -194,7 +194,7 @@ class Grower:
     def _second(self, below: Array, weighs: Array, leaf: _Node) -> _Node:
         """Return the best single cut of a part, of sums (p, b, J) below each."""
         total = self._split_value(below, weighs)
-        k, at = (int(i) for i in np.unravel_index(np.argmax(total), total.shape))
+        k, at = _first_best(total)
         if not total[k, at] > leaf.value + _slack(total[k, at]):
             return leaf
         ends = _Node.leaf(below[k, at]), _Node.leaf(below[k, -1] - below[k, at])
@@ -204,6 +204,13 @@ class Grower:
 def _of(net: Array) -> Array:
     """Return what rows bring with the treatment that is best for all of them, or none."""
     return np.asarray(np.maximum(net.max(axis=-1), 0.0))
+
+
+def _first_best(total: Array) -> tuple[int, int]:
+    """Return the first place of the largest number, whichever of equal ones rounding favours."""
+    most = float(total.max())
+    feature, at = np.unravel_index(np.argmax(total >= most - _slack(most)), total.shape)
+    return int(feature), int(at)
 
 
 def _slack(value: float) -> float:
