@@ -49,6 +49,26 @@ def test_the_readme_has_five_commands():
     ]
 
 
+def test_predictions_for_very_many_people_are_described_by_some(
+    place, limits, capsys, tmp_path
+):
+    """Tables with categories, which stay a frame."""
+    config = ("--config", "shop/unjoined.toml", "--json")
+    summaries = []
+    for most in (10**6, 400):
+        limits("cli.fit", MOST_DESCRIBED=most)
+        out = ("--model", tmp_path / f"{most}.skops")
+        with contextlib.chdir(place):
+            code, printed, told = run(capsys, "fit", *config, *out)
+        assert code == 0, told
+        summaries.append(json.loads(printed)["uplift"])
+    every, some = summaries
+    assert every != some
+    spread = every["quantile_95"] - every["quantile_05"]
+    # Of 400 rows a standard deviation of the mean is a twentieth of theirs.
+    assert some["mean"] == pytest.approx(every["mean"], abs=0.25 * spread)
+
+
 def test_the_settings_are_guessed_from_raw_files(place):
     text = (place / "shop" / "unjoined.toml").read_text()
     for line in (

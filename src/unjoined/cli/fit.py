@@ -40,6 +40,7 @@ from unjoined.cli.show import (
 from unjoined.data.columns import take_rows
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import available_bytes
+from unjoined.data.rows import some_rows
 from unjoined.errors import InputError, LeftOutWarning, WeakIdentificationWarning
 from unjoined.estimators.arms import ArmUplift
 from unjoined.estimators.base import UpliftEstimator
@@ -310,14 +311,14 @@ def _fit_rows(
         if not hasattr(fitted, "gain_"):
             unjoined.record_gain(fitted, data, crossfit=crossfit, random_state=seed)
     fitted.verdict_ = _diagnosed(fitted, data, crossfit=crossfit, random_state=seed)
-    some = slice(None, None, -(-data.n_rows // MOST_DESCRIBED))
+    some = some_rows(data.n_rows, MOST_DESCRIBED, np.random.RandomState(seed))
     uplift = fitted.predict(take_rows(data.X, some))
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
     if not hasattr(fitted, "effect_range_"):  # else it is told with what was found
-        whose = "the people in the tables" if some.step == 1 else "some of the people"
-        show_uplift(out, uplift, whose)
+        whose = "some of the people" if len(some) < data.n_rows else "the people"
+        show_uplift(out, uplift, f"{whose} in the tables")
     return fitted, {
         "rows": data.n_rows,
         "tables": [
