@@ -133,7 +133,19 @@ class ColumnWarning(UnjoinedWarning):
 
 
 class BeyondWarning(ColumnWarning):
-    """Most people to be scored lie beyond those of the fit."""
+    """Most people to be scored lie beyond those of the fit.
+
+    Parameters
+    ----------
+    message : str
+        What is said.
+    apart : bool, default=False
+        Whether next to none of them has a like in the fit.
+    """
+
+    def __init__(self, message: str, *, apart: bool = False) -> None:
+        super().__init__(message)
+        self.apart = apart
 
 
 class LeftOutWarning(ColumnWarning):

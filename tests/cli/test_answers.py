@@ -277,7 +277,8 @@ def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, at_shop, monke
     assert capsys.readouterr().err == ""
 
 
-def test_a_list_of_people_beyond_those_of_the_fit_is_amber(at_shop, capsys, tmp_path):
+def test_a_list_of_people_beyond_those_of_the_fit_is_no_list(at_shop, capsys, tmp_path):
+    """Red if next to none has a like in the fit, as in the report; else amber."""
     people = pd.read_csv("customers.csv", dtype=str)
     words = (
         "score",
@@ -289,10 +290,22 @@ def test_a_list_of_people_beyond_those_of_the_fit_is_amber(at_shop, capsys, tmp_
         "--force",
     )
     assert ": Identified for" in run(capsys, *words)
-    people.assign(signed_up="2031-05-06").to_csv(tmp_path / "later.csv", index=False)
-    said = run(capsys, *words, "--table", tmp_path / "later.csv")
-    assert said.startswith("Verdict (amber): Most of these people lie beyond")
-    assert {row["verdict"] for row in rows_of(tmp_path / "list.csv")} == {"amber"}
+    later = people.assign(signed_up="2031-05-06")
+    for n, colour, which in ((30, "amber", "Most"), (0, "red", "Nearly all")):
+        mixed = pd.concat([people[:n], later[n:]])
+        mixed.to_csv(tmp_path / "later.csv", index=False)
+        code = 3 if colour == "red" else 0
+        said = run(capsys, *words, "--table", tmp_path / "later.csv", code=code)
+        if colour == "amber":
+            assert said.startswith(f"Verdict (amber): {which} of these people lie")
+        rows = rows_of(tmp_path / "list.csv")
+        assert {row["verdict"] for row in rows} == {colour}
+        assert ("treat" in rows[0]) == (colour == "amber")
+    page = ("--share", "30%", "--out", tmp_path / "page.html")
+    people = ("--table", tmp_path / "later.csv")
+    with pytest.raises(SystemExit):
+        main([str(word) for word in ("report", *at_shop, *page, *people)])
+    assert "Verdict (red)" in capsys.readouterr().out
 
 
 def test_outcomes_of_which_less_may_be_better_and_later_dates_are_doubted(

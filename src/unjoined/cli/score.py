@@ -217,7 +217,6 @@ def score(
     fitted = load_model(model)
     screen = Screen(details=details, quiet=as_json)
     colour, headline = fitted.verdict_.colour, verdict_line(fitted.verdict_)
-    stops = colour == RED and not despite_red
     if isinstance(fitted, ArmUplift):
         if share is not None or top is not None or threshold is not None:
             raise InputError(
@@ -231,17 +230,21 @@ def score(
             budget,
             worth.unit_of(fitted),
         )
+        stops = colour == RED and not despite_red
         with noted() as notes:
             facts, lines = write_arms(screen.more, paid, people, kept, out, stops=stops)
     else:
         target = Target(share, top, threshold, budget, worth.costs()[""], worth.value)
         with noted() as notes:
             scored = Scored.of_table(fitted, people, kept)
+        beyond = [note.apart for note in notes if isinstance(note, BeyondWarning)]
+        if colour != RED and beyond:
+            colour, which = (RED, "Nearly all") if any(beyond) else (AMBER, "Most")
+            headline = f"Verdict ({colour}): {which} {BEYOND}"
+        stops = colour == RED and not despite_red
         chosen = None if stops else target
         unit = worth.unit_of(fitted)
         facts, lines = show_list(screen.more, fitted, scored, chosen, unit)
-        if colour != RED and any(isinstance(note, BeyondWarning) for note in notes):
-            colour, headline = AMBER, f"Verdict ({AMBER}): {BEYOND}"
         written = write_table(scored.listed(colour, chosen), out)
         facts = {"out": str(written)} | facts
     for note in getattr(fitted, "notes_", ()):
@@ -257,9 +260,7 @@ def score(
     stop_if(stops)
 
 
-BEYOND = (
-    "Most of these people lie beyond those of the fit, so that their order is a guess."
-)
+BEYOND = "of these people lie beyond those of the fit, so that their order is a guess."
 
 
 def _next_step(ctx: typer.Context) -> str:

@@ -844,12 +844,14 @@ class UpliftEstimator(BaseEstimator, ABC):
                     "Leave dates out (ignore) that are later for people to be scored, and fit "
                     "again. Of others check the units."
                 )
-            warnings.warn(
-                "most rows lie beyond nearly all rows that the model was fitted to: "
+            apart = bool(((found[3] < known[1]) | (found[1] > known[3]))[odd].any())
+            which = "nearly all" if apart else "most"
+            told = BeyondWarning(
+                f"{which} rows lie beyond nearly all rows that the model was fitted to: "
                 f"{'; '.join(said)}. {remedy}",
-                BeyondWarning,
-                stacklevel=4,
+                apart=apart,
             )
+            warnings.warn(told, stacklevel=4)
 
 
 def scale_outcomes(rows: LabelledRows) -> tuple[LabelledRows, Scaling]:
