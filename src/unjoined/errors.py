@@ -54,7 +54,7 @@ ANCHORS = {
     "goes up and down without order, as with codes": "codes",
     "policies can hardly be told apart": "policies-alike",
     "the model was fitted to no such values": "new-values",
-    "most rows lie beyond nearly all rows that the model was fitted to": "beyond",
+    "rows lie beyond nearly all rows that the model was fitted to": "beyond",
     "there is not enough memory": "memory",
     "needs all rows in memory, and these are streamed.": "streamed",
     "changed since the checkpoint was written": "checkpoint",
