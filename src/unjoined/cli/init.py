@@ -20,6 +20,7 @@ from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, Outcome, Population, Treated
 from unjoined.cli.program import LABELS, Config, command
 from unjoined.cli.show import console, print_json
+from unjoined.data.chunks import ONLY_TREATED
 from unjoined.data.columns import column_values
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.looks import says_ended, unfinished
@@ -448,10 +449,7 @@ def _guess_labels(
         option = "--outcome" if unsure else "--treatment"
         may_be = "columns that it may be are " + ", ".join(map(repr, labels))
         lists = [str(file) for file, kind in kinds.items() if kind < 0]
-        note = (
-            f" If {shown(lists)} only list those who were treated, give everyone instead, with a "
-            "column of 1 for them and 0 for the others."
-        )
+        note = f" {ONLY_TREATED.replace('it only lists', f'{shown(lists)} only list')}"
         raise TableError(
             f"cannot tell which column is the {option[2:]}: "
             f"{may_be if labels else 'no two columns are in different tables, as labels are'}. "

@@ -295,6 +295,12 @@ class Table:
         return f"the {kind} table{of}"
 
 
+ONLY_TREATED = (
+    "If it only lists those who were treated, give everyone instead, with a column of 1 for them "
+    "and 0 for the others."
+)
+
+
 class Columns(NamedTuple):
     """Which columns all tables have beside labels, and how features become numbers."""
 
@@ -350,9 +356,12 @@ class Columns(NamedTuple):
         """Refuse a table that lacks a column."""
         needed = [*self.special(table), *self.features]
         if missing := [name for name in needed if name not in frame.columns]:
+            columns = ", ".join(map(str, frame.columns))
+            hint = did_you_mean(missing[0], frame.columns)
+            if hint == "." and table.kind == TREATMENT and missing[0] == table.label:
+                hint = f". {ONLY_TREATED}"
             raise TableError(
-                f"{origin} has no column {missing[0]!r}; its columns are "
-                f"{', '.join(map(str, frame.columns))}{did_you_mean(missing[0], frame.columns)}"
+                f"{origin} has no column {missing[0]!r}; its columns are {columns}{hint}"
             )
 
     def chunk(self, table: Table, frame: Frame, place: Place) -> Chunk:
