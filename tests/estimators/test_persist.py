@@ -138,6 +138,14 @@ def test_functions_that_nobody_could_load_are_not_written(data, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_record_whose_numbers_do_not_belong_together_is_refused(data, tmp_path):
+    """As it comes from a file of another version, which makes records without their checks."""
+    model = Uplift(random_state=0).fit(data)
+    object.__setattr__(model.gain_, "covariance", model.gain_.covariance[0])
+    with pytest.raises(TableError, match=r"not \(2, \d+, \d+\). Fit the model again"):
+        save_model(model, tmp_path / "model.skops")
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(TableError, match=r"there is no model file '.*none.skops'"):
         load_model(tmp_path / "none.skops")

@@ -52,6 +52,10 @@ def test_a_model_of_a_released_version_is_read_and_predicts_the_same(version, na
     assert model.run_["versions"]["unjoined"] == version
     said = {name: repr(value) for name, value in model.get_params().items()}
     assert model.run_["settings"].items() <= said.items()
+    assert model.summary()
+    if name == "mixture":
+        low, high = model.gain_.everyone().interval()
+        assert low < model.average_effect_.value < high
 
 
 def write():

@@ -146,7 +146,7 @@ def _n_centers(basis: Any) -> int:
 
 
 def check_model(whole: Any) -> None:
-    """Refuse what is not a fitted model, and trees that would crash a prediction."""
+    """Refuse what is not a fitted model, records of another kind, and trees that would crash."""
     check_is_fitted(whole)
     last = last_step(whole)
     if not isinstance(last, UpliftEstimator):
@@ -155,6 +155,8 @@ def check_model(whole: Any) -> None:
     for part in _parts(whole):
         if isinstance(part, BaseEstimator):
             _check_trees(part)
+        elif check := getattr(part, "__post_init__", None):  # no file makes records anew
+            check()
 
 
 def _parts(whole: Any) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from unjoined._validation import (
 )
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
-from unjoined.errors import WeakIdentificationWarning
+from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.evaluate.estimate import STRONG, Estimate, Totals, widening
 from unjoined.evaluate.sensitivity import EVERYONE, Claim
 from unjoined.evaluate.terms import (
@@ -379,6 +379,15 @@ class GainByScore:
     speaks_for: float
     rise: Estimate
     relative: Estimate | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that do not belong together, as a file may hold them."""
+        J = len(self.share)
+        if np.shape(self.covariance)[1:] != (3 * J, 3 * J):
+            raise InputError(
+                f"the record of gains has {J} bins and covariances of shape "
+                f"{np.shape(self.covariance)}, not (2, {3 * J}, {3 * J}). Fit the model again."
+            )
 
     def __repr__(self) -> str:
         """Return what is kept, without its numbers."""
