@@ -34,6 +34,7 @@ LOCKED = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",  # nothing is downloaded
 }
+TEXT_AHEAD = "32MB"  # of a text file that may be read before it is asked for
 RAGGED = re.compile(
     r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL
 )
@@ -142,8 +143,11 @@ def _tables(connection: Any) -> list[str]:
 
 
 @contextmanager
-def connect(query: SqlQuery) -> Iterator[Any]:
-    """Yield a connection that reads a query's database, or files without one, and no more."""
+def connect(query: SqlQuery, *, of_text: bool = False) -> Iterator[Any]:
+    """Yield a connection that reads a query's database, or files without one, and no more.
+
+    ``of_text`` lets DuckDB 1 read ahead in text files, where it waits for room otherwise.
+    """
     duckdb = import_extra("duckdb", extra="cli")
     if is_server(query.database):
         with _connect_server(str(query.database)) as connection:
@@ -180,6 +184,8 @@ def connect(query: SqlQuery) -> Iterator[Any]:
             connection.register(name, table)
         if file is not None:
             connection.execute("SET enable_external_access = false")
+        if of_text and duckdb.__version__.startswith("1."):
+            connection.execute(f"SET streaming_buffer_size = '{TEXT_AHEAD}'")
         connection.execute("SET lock_configuration = true")
         yield connection
 

@@ -350,7 +350,7 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
         # Copied, as a column that DuckDB made would keep the whole batch that it came with.
         return _copied(reader.typed(batch, text))
 
-    with connect(SqlQuery("")) as connection:
+    with connect(SqlQuery(""), of_text=reader.form is not None) as connection:
         try:
             relation = connection.sql(reader.query)
             if reader.form is None:
@@ -558,7 +558,8 @@ def _stream(
     row = 0
     try:
         query = source if isinstance(source, SqlQuery) else SqlQuery("")
-        with connect(query) as connection:
+        of_text = isinstance(source, FileReader) and source.form is not None
+        with connect(query, of_text=of_text) as connection:
             if isinstance(source, SqlQuery):
                 relation = connection.sql(checked_statement(connection, source, origin))
             else:

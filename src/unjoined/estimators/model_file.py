@@ -155,7 +155,9 @@ def check_model(whole: Any) -> None:
     for part in _parts(whole):
         if isinstance(part, BaseEstimator):
             _check_trees(part)
-        elif check := getattr(part, "__post_init__", None):  # no file makes records anew
+        elif check := getattr(
+            part, "__post_init__", None
+        ):  # no file makes records anew
             check()
 
 
