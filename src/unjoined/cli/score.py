@@ -256,7 +256,7 @@ def score(
         then="" if stops or config is None else _next_step(ctx),
     )
     if as_json:
-        print_json(facts | {"warnings": notes})
+        print_json(facts | {"colour": colour, "warnings": notes})
     stop_if(stops)
 
 
