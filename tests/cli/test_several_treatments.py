@@ -131,6 +131,19 @@ def test_a_list_says_whom_to_give_which(letters, fitted, capsys):
         assert (uplift[table["treatment"] == arm, j] > cost).all()
 
 
+def test_no_treatments_are_given_to_people_of_whom_none_has_a_like(
+    letters, fitted, capsys
+):
+    """Red, as a list of one treatment is: ages in months for years."""
+    table = pd.read_csv(letters / "people.csv")
+    table.assign(age=1000.0 + table["age"]).to_csv(letters / "far.csv", index=False)
+    people = ["--table", letters / "far.csv", "--out", letters / "far-list.csv"]
+    run("score", "--model", fitted, *people, "--json", code=3)
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["colour"], facts["treatments"]) == ("red", {})
+    assert "treatment" not in pd.read_csv(letters / "far-list.csv").columns
+
+
 def test_evaluate_says_what_each_treatment_is_worth(letters, fitted, tmp_path, capsys):
     given = [*options(letters), "--control", "none"]
     run("evaluate", *given, "--cross", "--json")

@@ -38,7 +38,14 @@ from unjoined.cli.options import (
     split_names,
 )
 from unjoined.cli.program import Config, command
-from unjoined.cli.score import WRITTEN, ArmCosts, Scored, Target, write_arms
+from unjoined.cli.score import (
+    WRITTEN,
+    ArmCosts,
+    Scored,
+    Target,
+    score_pieces,
+    write_arms,
+)
 from unjoined.cli.show import Screen, console, noted, print_json, stop_if
 from unjoined.data.files import table_ending
 from unjoined.data.tables import read_table
@@ -268,7 +275,9 @@ def _write_list(
     """Write people as the command score does; nobody is chosen without terms."""
     if isinstance(model, ArmUplift):
         paid = ArmCosts.of(model, dict(terms.costs), terms.value, terms.budget, UNNAMED)
-        write_arms(console(quiet=True), paid, table, keep, path, stops=decided is None)
+        pieces = score_pieces(model, table, keep)
+        stops = decided is None
+        write_arms(console(quiet=True), paid, pieces, keep=keep, file=path, stops=stops)
         return
     target = None
     if decided is not None:

@@ -230,18 +230,22 @@ def score(
             budget,
             worth.unit_of(fitted),
         )
-        stops = colour == RED and not despite_red
         with noted() as notes:
-            facts, lines = write_arms(screen.more, paid, people, kept, out, stops=stops)
+            pieces = score_pieces(fitted, people, kept)
     else:
         target = Target(share, top, threshold, budget, worth.costs()[""], worth.value)
         with noted() as notes:
             scored = Scored.of_table(fitted, people, kept)
-        beyond = [note.apart for note in notes if isinstance(note, BeyondWarning)]
-        if colour != RED and beyond:
-            colour, which = (RED, "Nearly all") if any(beyond) else (AMBER, "Most")
-            headline = f"Verdict ({colour}): {which} {BEYOND}"
-        stops = colour == RED and not despite_red
+    beyond = [note.apart for note in notes if isinstance(note, BeyondWarning)]
+    if colour != RED and beyond:
+        colour, which = (RED, "Nearly all") if any(beyond) else (AMBER, "Most")
+        headline = f"Verdict ({colour}): {which} {BEYOND}"
+    stops = colour == RED and not despite_red
+    if isinstance(fitted, ArmUplift):
+        facts, lines = write_arms(
+            screen.more, paid, pieces, keep=kept, file=out, stops=stops
+        )
+    else:
         chosen = None if stops else target
         unit = worth.unit_of(fitted)
         facts, lines = show_list(screen.more, fitted, scored, chosen, unit)
@@ -308,18 +312,15 @@ class ArmCosts:
 def write_arms(
     out: Console,
     paid: ArmCosts,
-    table: Named,
+    pieces: list[Piece],
+    *,
     keep: list[str],
     file: Path,
-    *,
     stops: bool,
 ) -> tuple[dict[str, Any], list[str]]:
     """Write each person's uplift by every treatment and which to give; say what that brings."""
     arrow = import_extra("pyarrow", extra="cli")
     model = paid.model
-    pieces = list(_score_pieces(model, table, keep))
-    if not pieces:
-        raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
     kept, uplift, _, _, missing, outside, ignored, _ = zip(*pieces, strict=True)
     found = np.concatenate(uplift)
     n = len(found)
@@ -403,9 +404,7 @@ class Scored:
                 "the model was fitted to plain arrays, so it does not know the names of its "
                 "features. Fit it to tables, or call its predict with an array."
             )
-        pieces = list(_score_pieces(model, table, keep))
-        if not pieces:
-            raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
+        pieces = score_pieces(model, table, keep)
         kept, uplift, low, high, missing, outside, ignored, why = zip(
             *pieces, strict=True
         )
@@ -465,7 +464,15 @@ Piece = tuple[
 ]
 
 
-def _score_pieces(
+def score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> list[Piece]:
+    """Return what the list needs of a table, which has a row at least."""
+    pieces = list(_each_piece(model, table, keep))
+    if not pieces:
+        raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
+    return pieces
+
+
+def _each_piece(
     model: UpliftEstimator, table: Named, keep: list[str]
 ) -> Iterator[Piece]:
     """Yield what the list needs of each piece of a table."""
